@@ -38,7 +38,7 @@ SHARED_MEMORY, ENOUGH_BYTES = Path("/dev/shm"), 2 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declared here, since sanitizers and emulated CPUs take the tests without pyproject.toml."""
+    """Declare the mark here, since sanitizers and emulated CPUs take the tests without pyproject.toml."""
     config.addinivalue_line("markers", "slow: left out by `make quick`")
     if config.inipath == REPOSITORY / "pyproject.toml" and os.access(SHARED_MEMORY, os.W_OK):
         space = os.statvfs(SHARED_MEMORY)
@@ -58,13 +58,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Tests, and programs that they start, keep prepared weights away from the user's."""
+    """Keep prepared weights of tests, and of programs that they start, away from the user's."""
     os.environ["MPNET_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """The root of the source tree."""
+    """Return the root of the source tree."""
     return REPOSITORY
 
 
@@ -78,13 +78,13 @@ def shared_folder(name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Real networks, images and reference results for developers."""
+    """Return real networks, images and reference results for developers."""
     return shared_folder("data")
 
 
 @pytest.fixture(scope="session")
 def wild() -> Path:
-    """Files as people have them, from public reports of wrong numbers."""
+    """Return files as people have them, from public reports of wrong numbers."""
     return shared_folder("wild")
 
 
@@ -105,7 +105,7 @@ class DemoModel:
 
 @pytest.fixture(scope="session")
 def demo_model(tmp_path_factory: pytest.TempPathFactory) -> DemoModel:
-    """A trained network and 12 validation scenes, for tests that need real activations; treat as read-only.
+    """Return a trained network and 12 validation scenes, for tests that need real activations; treat as read-only.
 
     Results go elsewhere: copy the experiment, or override `output`.
     """
@@ -118,7 +118,7 @@ def demo_model(tmp_path_factory: pytest.TempPathFactory) -> DemoModel:
 
 @pytest.fixture
 def tensorflow_here() -> Any:
-    """TensorFlow, which answers with its own kernels; the test is skipped aloud without it."""
+    """Return TensorFlow, which answers with its own kernels; the test is skipped aloud without it."""
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("SKIPPED WITHOUT TENSORFLOW: pip install 'mpnet[tf]' compares with it live")
     # oneDNN's kernels, which TensorFlow takes on CPUs with VNNI, answer otherwise; it is read when TensorFlow is imported.

@@ -36,7 +36,7 @@ _NEEDS = {
 
 
 def _unsanitized(compiler: list[str], flags: list[str]) -> list[str]:
-    """Files of levels that no program of these flags runs on this machine."""
+    """Return files of levels that no program of these flags runs on this machine."""
     cpuinfo = Path("/proc/cpuinfo")
     if compiler[0].startswith("aarch64") or platform.machine() != "x86_64" or not cpuinfo.exists() or "-static" in flags:
         return []
@@ -45,7 +45,8 @@ def _unsanitized(compiler: list[str], flags: list[str]) -> list[str]:
 
 
 def core(compiler: list[str], flags: list[str], *targets: str) -> Path:
-    """The folder with `targets` of csrc/mprun/Makefile, such as libmprun.a or objects/arch/scalar.o. Other processes wait.
+    """Make `targets` of csrc/mprun/Makefile, such as libmprun.a or objects/arch/scalar.o; return their folder. Other processes
+    wait.
 
     Raises: RuntimeError with what make said.
     """

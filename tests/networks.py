@@ -64,7 +64,7 @@ def _yolo(mask: str) -> str:
 
 
 def tiny_cfg(side: int = SIDE) -> str:
-    """YOLOv3-tiny's topology, 4 to 16 channels: 13 convolutions, 6 maxpools, 2 routes, an upsample, 2 yolo heads."""
+    """Return YOLOv3-tiny's topology, 4 to 16 channels: 13 convolutions, 6 maxpools, 2 routes, an upsample, 2 yolo heads."""
     head = 3 * (5 + len(NAMES))
     trunk = "".join(_conv(filters) + _pool() for filters in (4, 4, 6, 8, 8)) + _conv(10) + _pool(1)
     first_head = _conv(16) + _conv(8, 1) + _conv(16) + _conv(head, 1, linear=True) + _yolo("3,4,5")
@@ -80,7 +80,7 @@ def tiny_cfg(side: int = SIDE) -> str:
 
 
 def small_cfg(side: int = SIDE) -> str:
-    """Two heads on four convolutions with every kind of layer between them: for what is done thousands of times."""
+    """Return two heads on four convolutions with every kind of layer between them: for what is done thousands of times."""
     head = 3 * (5 + len(NAMES))
     first_head = _conv(4) + _pool() + _conv(6) + _pool() + _conv(head, 1, linear=True) + _yolo("3,4,5")
     second_head = (
@@ -90,7 +90,7 @@ def small_cfg(side: int = SIDE) -> str:
 
 
 def write_network(folder: Path, seed: int = 0, text: str = tiny_cfg()) -> None:
-    """net.cfg, which holds `text`, net.weights and net.names."""
+    """Write net.cfg, which holds `text`, net.weights and net.names."""
     (folder / "net.cfg").write_text(text, encoding="utf-8")
     network = parse_cfg(text, "net.cfg")
     (folder / "net.weights").write_bytes(weights_content(random_weights(network, seed), network))
@@ -118,7 +118,7 @@ def overflow_first(folder: Path, factor: float = 1e6, text: str = small_cfg()) -
 
 
 def write_images(folder: Path, count: int = 5, seed: int = 0) -> None:
-    """images/*.png of different sizes with one to three things each, and labels/*.txt in YOLO format."""
+    """Write images/*.png of different sizes with one to three things each, and labels/*.txt in YOLO format."""
     random = np.random.default_rng(seed)
     (folder / "images").mkdir()
     (folder / "labels").mkdir()
@@ -152,7 +152,7 @@ output: runs/
 
 
 def write_experiment(folder: Path, cfg: str = tiny_cfg()) -> Path:
-    """The network, the images and experiment.yaml, whose path is returned."""
+    """Write the network, the images and experiment.yaml, whose path is returned."""
     write_network(folder, text=cfg)
     write_images(folder)
     path = folder / "experiment.yaml"

@@ -110,7 +110,7 @@ def test_imports_inside_of_a_room_flow_one_way(room: str, repository: Path) -> N
 
 
 def imported_files(path: Path, root: Path) -> set[Path]:
-    """The files below `root`/mpnet that a file names in imports, those for type checkers included."""
+    """Return the files below `root`/mpnet that a file names in imports, those for type checkers included."""
 
     def file_of(module: str) -> Path | None:
         candidates = (root / (module.replace(".", "/") + suffix) for suffix in (".py", "/__init__.py"))

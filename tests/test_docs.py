@@ -25,14 +25,14 @@ def pages(repository: Path) -> list[Path]:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link may name in a page, as hosting sites make it of headings."""
+    """Return what a link may name in a page, as hosting sites make it of headings."""
     plain = FENCE.sub("", page.read_text(encoding="utf-8"))
     headings = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in HEADING.findall(plain)]
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def links(page: Path) -> list[tuple[Path, str]]:
-    """(file, anchor) of every relative link of a page; the page itself for `#anchor`."""
+    """Return (file, anchor) of every relative link of a page; the page itself for `#anchor`."""
     targets = LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
     split = (target.partition("#") for target in targets)
     return [((page.parent / file).resolve() if file else page, anchor) for file, _, anchor in split]

@@ -63,7 +63,7 @@ def blocks(repository: Path) -> Iterator[Block]:
 
 
 def lines(block: Block) -> Iterator[list[str]]:
-    """The commands of a block as words, without prompts and remarks."""
+    """Yield the commands of a block as words, without prompts and remarks."""
     for line in block.text.replace("\\\n", " ").splitlines():
         # What stands before a program is its environment.
         words = shlex.split(re.sub(r"^\s*(board)?\$ ", "", line), comments=True)
@@ -74,7 +74,7 @@ def lines(block: Block) -> Iterator[list[str]]:
 
 
 def understood(words: list[str]) -> str:
-    """Why the command line does not take these words, '' when it does; nothing runs."""
+    """Return why the command line does not take these words, '' when it does; nothing runs."""
     command = cli.get_command(click.Context(cli), words[0])
     if command is None:
         return f"no command {words[0]}"

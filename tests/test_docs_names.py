@@ -24,7 +24,7 @@ OF_OTHERS = re.compile(r"block_size|opt\.|core\.read_model|use_(fp16|bf16)_|torc
 
 
 def spans(text: str) -> Iterator[tuple[str, str]]:
-    """(name, its paragraph, item, or row with the heads) of everything between backticks outside of blocks."""
+    """Yield (name, its paragraph, item, or row with the heads) of everything between backticks outside of blocks."""
     for block in re.split(r"\n\s*\n", FENCE.sub("", text)):
         lines = block.splitlines()
         rows = (
@@ -38,7 +38,7 @@ def spans(text: str) -> Iterator[tuple[str, str]]:
 
 
 def alternatives(name: str) -> list[str]:
-    """`a{b,c}` as `ab` and `ac`; NAME, <name> and the x of test_x stand for any name."""
+    """Return `a{b,c}` as `ab` and `ac`; NAME, <name> and the x of test_x stand for any name."""
     braces = re.search(r"\{([^{}]*)\}", name)
     if braces:
         return [
@@ -62,7 +62,7 @@ def words(repository: Path, files: list[str]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def members(repository: Path, files: list[str]) -> dict[str, set[str]]:
-    """By class the names in its body, in its methods' assignments to self, and of the classes that it extends."""
+    """Return for each class the names in its body, in its methods' assignments to self, and of the classes that it extends."""
     names_of_class: dict[str, set[str]] = defaultdict(set)
     for name in (name for name in files if name.endswith(".py")):
         for node in ast.walk(ast.parse((repository / name).read_text(encoding="utf-8"))):
@@ -72,7 +72,7 @@ def members(repository: Path, files: list[str]) -> dict[str, set[str]]:
 
 
 def is_file(name: str, paragraph: str, files: list[str]) -> bool:
-    """Whether a path is there: below a folder that its paragraph or row names, where it names one."""
+    """Return whether a path is there: below a folder that its paragraph or row names, where it names one."""
     folders = [f for f in re.findall(r"`([\w./{},-]+/)`", paragraph) if f.partition("/")[0] in FOLDERS]
     folder_names = [alternative for folder in folders for alternative in alternatives(folder)] if "/" not in name else []
     return all(

@@ -14,7 +14,7 @@ from mpnet.packages import program
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose .venv/bin/mpnet is that of the running interpreter; it is the current one."""
+    """Return a folder whose .venv/bin/mpnet is that of the running interpreter; it is the current one."""
     binary = tmp_path / ".venv" / "bin"
     binary.mkdir(parents=True)
     (binary / "mpnet").write_text("#!/bin/sh\n")

@@ -19,7 +19,8 @@ SESSION = ("README.md", "docs/first-network.md")
 
 
 def commands(text: str) -> list[tuple[list[str], list[str]]]:
-    """The commands of a page's ```console blocks, as arguments, each with the lines that the page shows of its output."""
+    """Return the commands of a page's ```console blocks, as arguments, each with the lines that the page shows of its
+    output."""
     sessions: list[tuple[list[str], list[str]]] = []
     for line in (line for block in BLOCK.findall(text) for line in block.splitlines()):
         if line.startswith("$ "):

@@ -38,7 +38,7 @@ PLANS: dict[str, dict[str | int, str]] = {
 
 
 def digests(level: str) -> list[str]:
-    """One line per plan."""
+    """Return one line per plan."""
     image, _ = scene("val", 0)
     x = (image[None].astype(np.float32) / np.float32(255)).astype(np.float32)
     lines = []
@@ -52,7 +52,7 @@ def digests(level: str) -> list[str]:
 
 
 def family_digests(level: str) -> list[str]:
-    """One line per kind of layer of the Darknet family: fp32, fp16, bf16 and int8 of a small network together."""
+    """Return one line per kind of layer of the Darknet family: fp32, fp16, bf16 and int8 of a small network together."""
     family = runpy.run_path(str(Path(__file__).parents[1] / "engine" / "family.py"))
     x = np.random.Generator(np.random.PCG64(3)).random((2, 10, 14, 3), np.float32)
     lines = []

@@ -73,7 +73,7 @@ class ScalarModel:
 
 @pytest.fixture
 def scalar_backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Backend]:
-    """The engines `scalar`, `rough` and `overflowing`, beside those that mpnet has."""
+    """Return the engines `scalar`, `rough` and `overflowing`, beside those that mpnet has."""
     all_targets = {
         **export.targets(),
         "pair": Target("mpnet itself", ".pair", _write, support=support, flavours=dict.fromkeys(("exact", ROUGH, INFINITE))),

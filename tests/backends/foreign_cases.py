@@ -123,12 +123,12 @@ SHUFFLED = (
 
 
 def one_layer(section: str, width: int = 13, height: int = 9, channels: int = 8) -> str:
-    """A cfg of one section."""
+    """Return a cfg of one section."""
     return f"[net]\nwidth={width}\nheight={height}\nchannels={channels}\n{section}"
 
 
 def batch_of(network: NetworkSpec, images: int = 2, seed: int = 5) -> Floats:
-    """Images from 0 to 1, each of a range of its own."""
+    """Return images from 0 to 1, each of a range of its own."""
     random = np.random.default_rng(seed)
     scale = random.uniform(0.4, 1.0, (images, 1, 1, 1)).astype(np.float32)
     return random.random((images, *network.in_shape), np.float32) * scale
@@ -143,7 +143,7 @@ def configured(
     quantization: QuantizationOptions = NO_OPTIONS,
     **keywords: Any,
 ) -> Configuration:
-    """A configuration with random weights. key: a precision string, or one character for all layers."""
+    """Return a configuration with random weights. key: a precision string, or one character for all layers."""
     network = parse_cfg(text, "net.cfg")
     prepared = Prepared(network, weights or random_weights(network, 3), kernels())
     options = QuantizationOptions(activations, narrow=narrow).overlaid(quantization)
@@ -153,7 +153,7 @@ def configured(
 def trained(
     shared_data: Path, name: str, key: str, activations: ActivationOptions, quantization: QuantizationOptions = NO_OPTIONS
 ) -> tuple[Configuration, Floats]:
-    """A network of the developers' data (`aix` or `fastest`) and two of its images; ranges are of four others."""
+    """Return a network of the developers' data (`aix` or `fastest`) and two of its images; ranges are of four others."""
     folder, stem, image_folder, batch_norm = {
         "aix": ("aix2022", "yolov3-tiny-aix2022", "aix2022/images", "darknet"),
         "fastest": ("yolo-fastest", "yolo-fastest-1.1", "coco/images", "alexeyab"),
@@ -167,7 +167,7 @@ def trained(
 
 
 def decided(prepared: Prepared, key: str, quantization: QuantizationOptions, images: Floats, **keywords: Any) -> Configuration:
-    """A configuration whose ranges, where it has any, are of the images. key: as in `configured`."""
+    """Return a configuration whose ranges, where it has any, are of the images. key: as in `configured`."""
     network = prepared.network
     options = resolve_options(network, quantization, batch_norm=prepared.batch_norm)
     requests = range_requests(network, options)
@@ -179,7 +179,7 @@ def decided(prepared: Prepared, key: str, quantization: QuantizationOptions, ima
 
 
 def without_pairs(weights: Weights) -> Weights:
-    """The same with every second input channel at 0: no pair of int8 products exceeds 16 bits, on any CPU."""
+    """Return the same with every second input channel at 0: no pair of int8 products exceeds 16 bits, on any CPU."""
     layers = {}
     for index, layer in weights.layers.items():
         is_kept = np.arange(layer.weights.shape[1]) % 2 == 0
@@ -188,23 +188,23 @@ def without_pairs(weights: Weights) -> Weights:
 
 
 def random_keys(configuration: Configuration, count: int) -> list[str]:
-    """Mixed precisions, the same ones each time."""
+    """Return mixed precisions, the same ones each time."""
     random = np.random.default_rng(11)
     return ["".join(random.choice(list("fhq"), len(configuration.network.convolutions))) for _ in range(count)]
 
 
 def with_key(configuration: Configuration, key: str) -> Configuration:
-    """The same at other precisions."""
+    """Return the same at other precisions."""
     return Configuration.from_prepared(configuration.prepared, assign_key(configuration.network, key), configuration.options)
 
 
 def compute_heads(configuration: Configuration, batch: Floats) -> list[Floats]:
-    """What mpnet gives."""
+    """Return the heads that mpnet gives."""
     return Session(configuration.prepared, configuration.plan, 1).forward(batch)
 
 
 def head_error(actual: list[Floats], expected: list[Floats]) -> float:
-    """The largest relative RMS difference of a head."""
+    """Return the largest relative RMS difference of a head."""
     worst = 0.0
     for head, expected_head in zip(actual, expected, strict=True):
         assert head.shape == expected_head.shape

@@ -40,14 +40,15 @@ COUNT = ODD.count("[convolutional]")
 
 @pytest.fixture(params=["onnxruntime", "openvino"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """A backend whose program is installed."""
+    """Return a backend whose program is installed."""
     for package in backend(request.param).packages:
         pytest.importorskip(package.partition(">=")[0])
     return str(request.param)
 
 
 def sums_of(engine: str, weights: Weights) -> Weights:
-    """The weights, or what of them this engine can add up on this CPU (`test_int8_sums_saturate_where_the_engine_says_so`)."""
+    """Return the weights, or what of them this engine can add up on this CPU
+    (`test_int8_sums_saturate_where_the_engine_says_so`)."""
     return without_pairs(weights) if engine == "openvino" and int8_sums_saturate() else weights
 
 

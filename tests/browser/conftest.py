@@ -19,7 +19,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A running headless browser."""
+    """Yield a running headless browser."""
     try:
         from playwright.sync_api import sync_playwright
     except ModuleNotFoundError:
@@ -44,7 +44,7 @@ class WatchedPage:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Any]:
-    """A function: path of a page (and context options) -> Opened, ready to be used."""
+    """Yield a function that opens a page: its path and context options -> WatchedPage."""
     contexts = []
 
     def open_file(path: Path, **options: Any) -> WatchedPage:

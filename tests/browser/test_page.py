@@ -33,7 +33,7 @@ def unfold(page: Any) -> None:
 
 
 def point(page: Any, row: int) -> tuple[float, float]:
-    """Where configuration `row` is on the screen."""
+    """Return where configuration `row` is on the screen."""
     box = page.evaluate(
         """row => {
         const node = document.getElementById('plot-front');
@@ -47,7 +47,7 @@ def point(page: Any, row: int) -> tuple[float, float]:
 
 
 def drawn_rows(page: Any) -> list[int]:
-    """The rows of the front's points, from left to right."""
+    """Return the rows of the front's points, from left to right."""
     return page.eval_on_selector_all("#front-points .point", "nodes => nodes.map(n => Number(n.dataset.row))")
 
 
@@ -59,7 +59,7 @@ def test_nothing_is_asked_of_any_network_and_nothing_goes_wrong(report: Path, op
 
 
 def lonely_front_row() -> int:
-    """The configuration on the front that is farthest from all others, so that a pointer hits nothing else."""
+    """Return the configuration on the front that is farthest from all others, so that a pointer hits nothing else."""
     points = np.stack([TABLE.columns[name] / np.ptp(TABLE.columns[name]) for name in (TABLE.cost, TABLE.objective)], 1)
     rows = [int(row) for row in np.flatnonzero(TABLE.front) if row not in (TABLE.baseline, TABLE.chosen)]
     return max(rows, key=lambda row: np.delete(np.abs(points - points[row]).max(axis=1), row).min())
@@ -304,7 +304,7 @@ def test_colours_change_on_demand(report: Path, open_page: Any) -> None:
 
 @pytest.fixture(scope="session")
 def long_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a network whose classes and layers have long names without spaces."""
+    """Return the page of a network whose classes and layers have long names without spaces."""
     path = tmp_path_factory.mktemp("page") / "long.html"
     names = tuple(f"pepperidge_farm_milk_chocolate_macadamia_cookies_{i}" for i in range(5))
     path.write_text(render(report_data(names, names)), encoding="utf-8")
@@ -312,7 +312,7 @@ def long_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def overlapping(page: Any, selector: str) -> list[str]:
-    """Texts of shown elements of which one covers another."""
+    """Return texts of shown elements of which one covers another."""
     return page.evaluate(
         """selector => {
         const boxes = [...document.querySelectorAll(selector)].map(n => [n.textContent.trim(), n.getBoundingClientRect()])

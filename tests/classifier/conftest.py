@@ -26,7 +26,7 @@ output: runs/
 
 @pytest.fixture(scope="session")
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with val/<class>/*.png, about five images for each of 24 scenes, and shapes.yaml; treat as read-only."""
+    """Return a folder with val/<class>/*.png, about five images for each of 24 scenes, and shapes.yaml; treat as read-only."""
     folder = tmp_path_factory.mktemp("shapes")
     write_imagefolder(folder, "val", SCENES)
     (folder / "shapes.yaml").write_text(EXPERIMENT.format(here=FOLDER), encoding="utf-8")

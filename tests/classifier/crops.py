@@ -14,7 +14,7 @@ from mpnet.demo.texture import Image
 
 
 def crops(split: str, scenes: int) -> Iterator[tuple[int, Image]]:
-    """(class index, RGB uint8 (h, w, 3)) of every object of the first scenes of a split.
+    """Yield (class index, RGB uint8 (h, w, 3)) of every object of the first scenes of a split.
 
     A crop is wider than high, so that a classifier's centre crop has something to cut off; the object is in the middle
     unless the scene ends there. Raises: ValueError for another split.

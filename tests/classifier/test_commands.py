@@ -19,7 +19,7 @@ NET = ("--cfg", FOLDER / "shapes.cfg", "--weights", FOLDER / "shapes.weights", "
 
 @pytest.fixture
 def file(shapes: Path, tmp_path: Path) -> Path:
-    """The experiment, with results in a folder of the test's own."""
+    """Return the experiment, with results in a folder of the test's own."""
     text = (shapes / "shapes.yaml").read_text(encoding="utf-8").replace("val/", f"{shapes}/val/")
     path = tmp_path / "shapes.yaml"
     path.write_text(text, encoding="utf-8")

@@ -49,17 +49,17 @@ def run_program(cwd: Path, *arguments: object) -> subprocess.CompletedProcess[st
 
 @pytest.fixture
 def mpnet_program(tmp_path: Path) -> Mpnet:
-    """The same as a process of its own, for what depends on one: its streams, its libraries' settings."""
+    """Run commands as processes of their own, for what depends on that: their streams, their libraries' settings."""
     return lambda *arguments, cwd=tmp_path: run_program(cwd, *arguments)
 
 
 @pytest.fixture
 def experiment(tmp_path: Path) -> Path:
-    """The tiny network with images and labels; the path of its experiment.yaml."""
+    """Write the tiny network with images and labels; return the path of its experiment.yaml."""
     return write_experiment(tmp_path)
 
 
 def document_of(process: subprocess.CompletedProcess[str]) -> Any:
-    """The JSON document that a successful command printed, and nothing else."""
+    """Return the JSON document that a successful command printed, and nothing else."""
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)

@@ -33,7 +33,7 @@ LATENCY = {
 
 
 def refused(file: Path, intact: Any, read_document: Callable[[], object]) -> int:
-    """How many of some documents are refused, all in one line that names the file; any other error fails the test."""
+    """Return how many of some documents are refused, all in one line that names the file; any other error fails the test."""
     cases = list(itertools.product(paths_of(intact), VALUES))
     count = 0
     for path, value in random.Random(5).sample(cases, min(CASES, len(cases))):

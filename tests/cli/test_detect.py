@@ -20,7 +20,7 @@ MODEL = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names",
 
 @pytest.fixture
 def folder(experiment: Path) -> Path:
-    """A folder with the tiny network, images and a short video."""
+    """Return a folder with the tiny network, images and a short video."""
     frames = [cv2.imread(str(path)) for path in sorted((experiment.parent / "images").iterdir())]
     writer = cv2.VideoWriter(str(experiment.parent / "drive.avi"), cv2.VideoWriter.fourcc(*"MJPG"), 10, (96, 64))
     for frame in frames:

@@ -21,7 +21,7 @@ MODEL = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names",
 
 @pytest.fixture
 def stream(experiment: Path) -> Path:
-    """Eight frames in a file, which OpenCV reads as it does a network camera's stream."""
+    """Write eight frames to a file, which OpenCV reads as it does a network camera's stream."""
     path = experiment.parent / "stream.avi"
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10, (96, 64))
     for number in range(8):

@@ -38,7 +38,7 @@ NCNN = ("--set", "name=ncnn", "--set", "quantization.activations={ranges: calibr
 
 
 def adapt_command(words: list[str]) -> list[str]:
-    """A command with what a page only invents: the digits of stores and runs, and networks by other names."""
+    """Return a command with what a page only invents: the digits of stores and runs, and networks by other names."""
     stores = [str(path) for path in sorted(Path("runs").glob("*/sweep-*.sqlite"))]
     name = "ncnn" if "ncnn" in words else "tiny"  # a run in ncnn's own mode
     runs = [str(path.parent) for path in sorted(Path("runs", name).glob("*/result.json"))]
@@ -57,7 +57,7 @@ def adapt_command(words: list[str]) -> list[str]:
 
 
 def engines_of(words: list[str]) -> list[str]:
-    """Engines that a command names, in its options or by the form that it writes."""
+    """Return engines that a command names, in its options or by the form that it writes."""
     forms = {"tflite": "litert", "ncnn": "ncnn", "onnx": "onnxruntime"}
     requested = [forms.get(word, word) for option, word in pairwise(words) if option in ("--engine", "--to")]
     requested += [engine for option, word in pairwise(words) if option == "--backends" for engine in word.split(",")]

@@ -25,7 +25,7 @@ from tests.report.made_store import make_store
 
 
 def start(*arguments: object, shell: str = 'exec "$@"', **keywords: Any) -> subprocess.CompletedProcess[bytes]:
-    """The program in a process of its own; shell: a script that starts it as "$@"."""
+    """Run the program in a process of its own; shell: a script that starts it as "$@"."""
     return subprocess.run(
         ["sh", "-c", shell, "-", sys.executable, "-m", "mpnet", *map(str, arguments)],
         capture_output=True,

@@ -23,7 +23,7 @@ SWEEP = f"sweep={{strategy: one_at_a_time, precisions: [fp32, int8], holdout: 0,
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The document of a sweep over two option sets, whose store tests only read."""
+    """Return the document of a sweep over two option sets, whose store tests only read."""
     folder = tmp_path_factory.mktemp("swept")
     sweep = ("sweep", write_experiment(folder), "--set", SWEEP, "--workers", "1", "--json")
     document: dict[str, Any] = document_of(run_program(folder, *sweep))

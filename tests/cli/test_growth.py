@@ -31,7 +31,7 @@ CONV = "[convolutional]\nfilters=4\nsize=1\nactivation=linear\n\n"
 
 
 def images(folder: Path, count: int) -> Path:
-    """Small images, each with a labelled object."""
+    """Write small images, each with a labelled object."""
     for kind in ("images", "labels"):
         (folder / kind).mkdir()
     for number in range(count):
@@ -66,7 +66,7 @@ def boxes_of_init(folder: Path, size: int) -> list[str]:
 
 
 def boxes_of_report(folder: Path, size: int) -> list[str]:
-    """Objects that the network misses, side by side."""
+    """Prepare a report of objects that the network misses, side by side."""
     experiment = write_experiment(folder, small_cfg())
     random = np.random.default_rng(0)
     lines = [f"{n % 3} {x:.4f} {y:.4f} 0.01 0.01\n" for n, (x, y) in enumerate(random.uniform(0.1, 0.9, (10 * size, 2)))]
@@ -117,7 +117,7 @@ def layers_of_export(folder: Path, size: int) -> list[str]:
 
 
 def deep_run(folder: Path, size: int) -> list[str]:
-    """Three times `size` layers of one kind before the head."""
+    """Prepare a run of three times `size` layers of one kind before the head."""
     head = small_cfg().index("[convolutional]", small_cfg().index("[convolutional]") + 1)
     layers = 3 * size * CONV.replace("linear", "logistic")  # linear ones grow beyond all bounds
     experiment = write_experiment(folder, small_cfg()[:head] + layers + small_cfg()[head:])
@@ -155,7 +155,7 @@ def images_of_analyze(folder: Path, size: int) -> list[str]:
 
 
 def images_of_explain(folder: Path, size: int) -> list[str]:
-    """Images of noise without labels, in which 3 bits lose what fp32 finds."""
+    """Prepare the explanation of images of noise without labels, in which 3 bits lose what fp32 finds."""
     experiment, random = write_experiment(folder, small_cfg()), np.random.default_rng(0)
     (folder / "more").mkdir()
     for number in range(3 * size):
@@ -175,7 +175,7 @@ def layers_of_import(folder: Path, size: int) -> list[str]:
 
 
 def work(arguments: list[str]) -> tuple[int, int]:
-    """Calls, and the most bytes at once, of a command."""
+    """Count the calls, and the most bytes at once, of a command."""
     gc.collect()
     profile = Profile(builtins=True)
     tracemalloc.start()

@@ -47,7 +47,7 @@ MODEL = ("--cfg", "net.cfg", "--weights", "net.weights")
 
 
 def imported_by(folder: Path, *arguments: str) -> set[str]:
-    """The heavy modules that a command imports."""
+    """Return the heavy modules that a command imports."""
     process = subprocess.run(
         [sys.executable, "-c", PROGRAM, " ".join(HEAVY), *arguments], cwd=folder, capture_output=True, text=True, check=False
     )

@@ -20,7 +20,7 @@ MODEL = ("--cfg", "net.cfg", "--weights", "net.weights")
 
 @pytest.fixture
 def user_folder(experiment: Path) -> Path:
-    """A network and images in several forms, in the folder of the tiny experiment."""
+    """Write a network and images in several forms, in the folder of the tiny experiment."""
     folder = experiment.parent
     images = sorted((folder / "images").iterdir())
     (folder / "valid.txt").write_text("".join(f"images/{file.name}\n" for file in images))

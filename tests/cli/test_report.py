@@ -33,7 +33,7 @@ sweep:
 
 @pytest.fixture
 def store(tmp_path: Path, mpnet: Mpnet) -> Path:
-    """A finished sweep over three layers of the tiny network."""
+    """Return a finished sweep over three layers of the tiny network."""
     path = write_experiment(tmp_path)
     path.write_text(path.read_text().replace("precision: {default: int8}\n", "") + SWEEP)
     document = document_of(mpnet("sweep", path, "--workers", 1, "--json"))
@@ -50,7 +50,7 @@ def embedded(html: Path) -> dict[str, Any]:
 
 
 def column(page: dict[str, Any], name: str) -> list[float]:
-    """The values of one measure on a page, one a configuration."""
+    """Return the values of one measure on a page, one a configuration."""
     return np.frombuffer(base64.b64decode(page["table"]["columns"][name]), "<f8").tolist()
 
 

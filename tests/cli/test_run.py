@@ -21,7 +21,7 @@ from tests.formats.test_images_orientation import STORE, exif, with_exif
 
 
 def folders(experiment: Path) -> list[str]:
-    """Everything in the folder of results but the link to the latest, hidden things too."""
+    """Return everything in the folder of results but the link to the latest, hidden things too."""
     return sorted(path.name for path in (experiment.parent / "runs" / "tiny").iterdir() if path.name != "latest")
 
 

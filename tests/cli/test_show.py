@@ -76,7 +76,7 @@ def test_impossible_choices_are_one_line(mpnet: Mpnet, cfg: Path, arguments: lis
 
 
 def in_terminal(cfg: Path, columns: int, **environment: str) -> str:
-    """What `mpnet show` writes to a terminal of so many columns."""
+    """Return what `mpnet show` writes to a terminal of so many columns."""
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "mpnet", "show", str(cfg), "--default", "int8"],

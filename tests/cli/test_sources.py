@@ -28,7 +28,7 @@ KEY = "ffqffffffffff"
 
 @pytest.fixture
 def store(mpnet: Mpnet, experiment: Path) -> Path:
-    """The store of a sweep, in its default place."""
+    """Return the store of a sweep, in its default place."""
     return Path(document_of(mpnet("sweep", experiment, *SWEEP))["store"])
 
 

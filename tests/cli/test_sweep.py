@@ -301,7 +301,7 @@ def test_interrupting_ends_workers_and_says_how_to_go_on(sweep_file: Path) -> No
 
 @pytest.fixture
 def read_only(mpnet: Mpnet, sweep_file: Path) -> Iterator[Callable[..., Any]]:
-    """A call of `mpnet sweep` on the experiment's store, for whom its folder is read-only, as on a medium."""
+    """Yield a call of `mpnet sweep` on the experiment's store, for whom its folder is read-only, as on a medium."""
     with tempfile.TemporaryDirectory() as folder_name:
         folder = Path(folder_name)
         shutil.copytree(sweep_file.parent, folder, dirs_exist_ok=True)

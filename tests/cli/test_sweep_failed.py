@@ -17,7 +17,7 @@ REASON = "layer 0 (conv-1): ConvolvePool: a value is NaN or infinite"
 
 @pytest.fixture
 def overflowing(tmp_path: Path) -> Path:
-    """An experiment over 81 configurations, of which those with one of the first two layers in fp16 overflow."""
+    """Return an experiment over 81 configurations, of which those with one of the first two layers in fp16 overflow."""
     path = write_experiment(tmp_path, small_cfg())
     overflow_first(tmp_path)
     with path.open("a", encoding="utf-8") as file:

@@ -26,7 +26,7 @@ PACKAGE = "captcha_recognizer"
 
 
 def attention(form: Callable[[Builder, str], str]) -> Any:
-    """Convolutions around attention as YOLO11 (by_heads) or YOLOv12 (by_areas) writes it."""
+    """Return convolutions around attention as YOLO11 (by_heads) or YOLOv12 (by_areas) writes it."""
     b = Builder(16)
     return b.model([b.conv(form(b, b.conv("images", 8, 3, 2, act="Relu")), 8)])
 

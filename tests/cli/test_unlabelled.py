@@ -21,7 +21,7 @@ SWEEP = ("--set", "sweep={strategy: one_at_a_time, precisions: [fp32, int8], hol
 
 @pytest.fixture
 def frames(experiment: Path) -> Path:
-    """Six further images beside the experiment."""
+    """Write six further images beside the experiment."""
     (experiment.parent / "other").mkdir()
     write_images(experiment.parent / "other", 6, seed=9)
     return experiment.parent / "other" / "images"

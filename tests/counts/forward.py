@@ -21,7 +21,7 @@ CASES = (
 
 
 def executed(root: Path, package: Path, plugin: Path, cpu: str, arguments: list[str]) -> tuple[int, int]:
-    """Instructions of an emulated process that runs passes (`run` below), and the network's multiply-accumulates."""
+    """Count the instructions of an emulated process that runs passes (`run` below), and the network's multiply-accumulates."""
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts.txt"
         command = ["qemu-aarch64", "-cpu", cpu, "-L", str(root), "-plugin", f"{plugin},out={counts}"]
@@ -42,7 +42,7 @@ def executed(root: Path, package: Path, plugin: Path, cpu: str, arguments: list[
 
 
 def run(cfg: str, level: str, precision: str, passes: int) -> None:
-    """Inside the emulated Python: plans with random weights, runs the passes, prints the network's multiply-accumulates."""
+    """Plan with random weights, run the passes and print, inside the emulated Python, the network's multiply-accumulates."""
     import numpy as np
 
     from mpnet.engine.assign import assign, assign_key

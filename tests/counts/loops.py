@@ -64,12 +64,12 @@ class Loop:
     stacked: int
 
     def count(self, pattern: str) -> int:
-        """Instructions that begin with `pattern`, a regular expression."""
+        """Count the instructions that begin with `pattern`, a regular expression."""
         return sum(bool(re.match(pattern, text)) for text in self.instructions)
 
 
 def innermost_loops(isa: Isa, obj: Path) -> list[Loop]:
-    """All innermost loops of an object file; a loop is what lies between a branch back and its target."""
+    """Return all innermost loops of an object file; a loop is what lies between a branch back and its target."""
     command = [isa.objdump, "-d", "--no-show-raw-insn", str(obj)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     loops = []
@@ -95,7 +95,7 @@ def innermost_loops(isa: Isa, obj: Path) -> list[Loop]:
 
 
 def hottest(loops: list[Loop], function: str, multiply: str, multiplies: int) -> list[Loop]:
-    """The loops of functions whose names begin so, with that many multiplications: one per variant of the function.
+    """Return the loops of functions whose names begin so, with that many multiplications: one per variant of the function.
 
     Raises: LookupError where there is none.
     """
@@ -107,7 +107,7 @@ def hottest(loops: list[Loop], function: str, multiply: str, multiplies: int) ->
 
 
 def modelled_cycles(mca: str, isa: Isa, core: str, loop: Loop) -> float:
-    """Cycles an iteration on a core, by llvm-mca's model of it."""
+    """Return cycles an iteration on a core, by llvm-mca's model of it."""
     back = re.sub(r"[0-9a-f]+ <.*", ".Lloop", loop.instructions[-1])
     body = [*loop.instructions[:-1], back]
     command = [mca, *isa.model, f"-mcpu={core}", f"-iterations={ITERATIONS}"]

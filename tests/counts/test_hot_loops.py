@@ -29,7 +29,7 @@ def _isa(loop: HotLoop) -> Isa:
 
 
 def _reason_to_skip(loop: HotLoop, family: str) -> str | None:
-    """Why this loop cannot be compiled and read here."""
+    """Return why this loop cannot be compiled and read here."""
     if _isa(loop) is X86 and platform.machine() not in ("x86_64", "AMD64"):
         return "x86 tables are compiled on x86-64 only"
     if _isa(loop) is ARM and platform.machine() != "aarch64" and "MPNET_ARM" not in os.environ:
@@ -56,7 +56,8 @@ def _object(loop: HotLoop) -> str:
 
 @pytest.fixture(scope="module")
 def loops(request: pytest.FixtureRequest) -> Loops:
-    """The hot loops of a table as a compiler makes them. What the chosen tests ask of one compiler is compiled side by side."""
+    """Return the hot loops of a table as a compiler makes them. What the chosen tests ask of one compiler is compiled side by
+    side."""
     requested: dict[str, tuple[list[str], set[str]]] = {}
     for test in request.session.items:
         if isinstance(test, pytest.Function) and test.module is request.module:

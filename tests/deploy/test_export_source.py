@@ -18,7 +18,7 @@ from tests.networks import write_experiment
 
 @pytest.fixture
 def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A mix with calibrated ranges, in the folder that is the current one."""
+    """Write a mix with calibrated ranges, in the folder that is the current one."""
     monkeypatch.chdir(tmp_path)
     document = yaml.safe_load(write_experiment(tmp_path).read_text())
     document |= {"precision": {"default": "int8", "layers": {"heads": "fp16"}}}

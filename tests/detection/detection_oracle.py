@@ -15,7 +15,7 @@ def logistic(x):
 
 
 def decode(head, yolo, geometry, confidence):
-    """[(image, category, score, (cx, cy, w, h))] in no particular order; loops over everything."""
+    """Return [(image, category, score, (cx, cy, w, h))] in no particular order; loops over everything."""
     rows = []
     images, grid_h, grid_w, _ = head.shape
     for n in range(images):
@@ -42,7 +42,7 @@ def decode(head, yolo, geometry, confidence):
 
 
 def overlap(a, b, kind, beta):
-    """IoU of two centre boxes in double, less the distance term."""
+    """Return the IoU of two centre boxes in double, less the distance term."""
     x1, x2 = max(a[0] - a[2] / 2, b[0] - b[2] / 2), min(a[0] + a[2] / 2, b[0] + b[2] / 2)
     y1, y2 = max(a[1] - a[3] / 2, b[1] - b[3] / 2), min(a[1] + a[3] / 2, b[1] + b[3] / 2)
     shared = max(x2 - x1, 0) * max(y2 - y1, 0)
@@ -57,7 +57,7 @@ def overlap(a, b, kind, beta):
 
 
 def suppress(rows, kind, threshold, beta):
-    """Those kept of [(category, score, box)] of one image, best first per class, in the order of equals."""
+    """Return those kept of [(category, score, box)] of one image, best first per class, in the order of equals."""
     survivors = []
     for category in sorted({row[0] for row in rows}):
         mine = sorted((row for row in rows if row[0] == category), key=lambda row: -row[1])
@@ -70,12 +70,12 @@ def suppress(rows, kind, threshold, beta):
 
 
 def fma(a, b, c):
-    """float32 a * b + c with one rounding, exactly: through rational numbers."""
+    """Return float32 a * b + c with one rounding, exactly: through rational numbers."""
     return round_to_float32(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)))
 
 
 def round_to_float32(value):
-    """The float32 nearest to a rational number, ties to even."""
+    """Return the float32 nearest to a rational number, ties to even."""
     if value == 0:
         return F(0)
     nearest = F(float(value))  # float(Fraction) rounds correctly to double, so this is off by one at most

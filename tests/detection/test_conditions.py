@@ -27,7 +27,7 @@ must never change, on no CPU."""
 
 
 def scene(height: int = 75, width: int = 98) -> NDArray[np.uint8]:
-    """Slopes, edges and coloured areas, the same in every version of NumPy."""
+    """Draw slopes, edges and coloured areas, the same in every version of NumPy."""
     y, x = np.mgrid[:height, :width]
     image = np.stack([(x * 255) // width, (y * 255) // height, ((x // 8 + y // 8) % 2) * 180 + 30], axis=2)
     image[20:50, 30:60] = (200, 40, 90)

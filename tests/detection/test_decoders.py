@@ -33,7 +33,7 @@ def s(x: Doubles) -> Doubles:
 
 
 def grid() -> Doubles:
-    """(cells, 2): column and row of each."""
+    """Return (cells, 2): column and row of each."""
     return np.stack(np.meshgrid(np.arange(COLUMNS), np.arange(ROWS)), axis=-1).reshape(-1, 2).astype(float)
 
 
@@ -53,14 +53,14 @@ def yolov8(x: Doubles) -> Decoded:
 
 
 def yolo26(x: Doubles) -> Decoded:
-    """One bin is the distance itself."""
+    """Decode boxes of which one bin is the distance itself."""
     cells = x.reshape(ROWS * COLUMNS, -1)
     low, high = (grid() + 0.5 - cells[:, :2]) * STRIDE, (grid() + 0.5 + cells[:, 2:4]) * STRIDE
     return np.concatenate([(low + high) / 2, high - low], -1)[:, None], s(cells[:, None, 4:])
 
 
 def oriented(x: Doubles, linear: bool) -> Decoded:
-    """Ultralytics' dist2rbox: the centre turns with the axes. The corners' upright box."""
+    """Decode as Ultralytics' dist2rbox does: the centre turns with the axes. The corners' upright box."""
     cells = x.reshape(ROWS * COLUMNS, -1)
     left_top, right_bottom, angle_values = cells[:, :2], cells[:, 2:4], cells[:, -1]
     angle = angle_values if linear else (s(angle_values) - 0.25) * np.pi
@@ -86,7 +86,7 @@ def ssd(x: Doubles) -> Decoded:
 
 
 def blazeface(x: Doubles) -> Decoded:
-    """One class per anchor of the input's own size, linear sizes in y, x order, 6 values, of which 4 are a box."""
+    """Decode one class per anchor of the input's own size, linear sizes in y, x order, 6 values, of which 4 are a box."""
     cells = x.reshape(ROWS * COLUMNS, -1)
     raw, logits = cells[:, :12].reshape(-1, 2, 6), cells[:, 12:].reshape(-1, 2, CLASSES)
     raw = raw[..., [1, 0, 3, 2]] / 128

@@ -26,7 +26,7 @@ SAMPLINGS = {
 
 
 def scene(width: int, height: int, seed: int = 0) -> NDArray[np.uint8]:
-    """A smooth coloured image with an edge and a little noise, RGB."""
+    """Return a smooth coloured image with an edge and a little noise, RGB."""
     y, x = np.mgrid[0:height, 0:width].astype(np.float64)
     base = np.stack([120 + 90 * np.sin(x / 9), 130 + 80 * np.cos(y / 7), 110 + 60 * np.sin((x + y) / 11)], axis=2)
     base[height // 3 :, width // 2 :] += 60
@@ -35,7 +35,7 @@ def scene(width: int, height: int, seed: int = 0) -> NDArray[np.uint8]:
 
 
 def encode(image: NDArray[np.uint8], **options: int) -> bytes:
-    """JPEG bytes of an RGB or grey image; options by the ends of OpenCV's names."""
+    """Return JPEG bytes of an RGB or grey image; options by the ends of OpenCV's names."""
     flags = [value for name, setting in options.items() for value in (getattr(cv2, f"IMWRITE_JPEG_{name}"), setting)]
     succeeded, data = cv2.imencode(".jpg", image[:, :, ::-1] if image.ndim == 3 else image, flags)
     assert succeeded

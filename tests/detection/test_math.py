@@ -23,13 +23,13 @@ def call(function, x):
 
 
 def ulps(actual, exact):
-    """Distance from the exact value (float64) in units of the last place of the float32 nearest to it."""
+    """Return the distance from the exact value (float64) in units of the last place of the float32 nearest to it."""
     spacing = np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
     return np.abs(actual.astype(np.float64) - exact) / spacing
 
 
 def samples():
-    """A million values of the whole range, many around zero and around the bounds of the range reduction."""
+    """Return a million values of the whole range, many around zero and around the bounds of the range reduction."""
     random = np.random.RandomState(7)
     midpoints = (np.arange(-126, 128)[:, None] + 0.5 + np.linspace(-1e-5, 1e-5, 21)) * np.log(2)
     values = np.concatenate(

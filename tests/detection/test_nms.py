@@ -18,7 +18,7 @@ KINDS = ("default", "greedynms", "diounms")
 
 
 def candidates(per_image) -> Candidates:
-    """per_image: for each image [(category, score, (cx, cy, w, h))] in grid order."""
+    """Make candidates. per_image: for each image [(category, score, (cx, cy, w, h))] in grid order."""
     rows = [sorted(image, key=lambda row: (row[0], -row[1])) for image in per_image]
     flat = [row for image in rows for row in image]
     offsets = np.cumsum([0] + [len(image) for image in rows]).astype(np.int64)

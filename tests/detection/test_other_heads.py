@@ -37,7 +37,7 @@ def softmax(values: list[float]) -> list[float]:
 
 
 def decoded(head: np.ndarray, yolo: YoloHead, confidence: float = 0.05) -> dict[tuple[int, ...], tuple[float, list[float]]]:
-    """{(class, number): (score, box)} in the decoder's order."""
+    """Return {(class, number): (score, box)} in the decoder's order."""
     candidates: Candidates = decode_head(head, yolo, [plan_geometry(WIDTH, HEIGHT, WIDTH, HEIGHT, "stretch")], confidence)
     rows = zip(candidates.category.tolist(), candidates.score.tolist(), candidates.box.tolist(), strict=True)
     return {(k, number): (score, box) for number, (k, score, box) in enumerate(rows)}
@@ -54,7 +54,7 @@ def check(actual: dict[tuple[int, ...], tuple[float, list[float]]], expected: li
 
 
 def cells(head: np.ndarray, values: int) -> list[tuple[int, int, int, list[float]]]:
-    """(row, column, anchor, its values)."""
+    """Return (row, column, anchor, its values)."""
     return [
         (y, x, a, head[0, y, x, a * values : (a + 1) * values].astype(float).tolist())
         for y in range(ROWS)

@@ -15,7 +15,7 @@ F = np.float32
 
 
 def plain_resize(image: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Pixel by pixel in float32, horizontal pass first, the last row without its second term."""
+    """Resize pixel by pixel in float32, horizontal pass first, the last row without its second term."""
     source = (image / 255.0).astype(F)
     in_h, in_w, _ = source.shape
     widened = np.empty((in_h, width, 3), F)
@@ -116,7 +116,7 @@ def test_input_of_the_reference_programs(shared_data, golden: str, image: str) -
 
 
 def darknet_crop(image: np.ndarray, net_width: int, net_height: int) -> np.ndarray:
-    """AlexeyAB's resize_min and crop_image, step by step: the whole image resized, then cut, the border repeated."""
+    """Do what AlexeyAB's resize_min and crop_image do, step by step: the whole image resized, then cut, the border repeated."""
     height, width = image.shape[:2]
     wide, high = (net_width, height * net_width // width) if width < height else (width * net_width // height, net_width)
     resized = preprocess(image, wide, high)[0][0]
@@ -142,7 +142,7 @@ def test_a_long_image_costs_no_more_than_its_middle() -> None:
 
 
 def opencv_letterbox(image: np.ndarray, width: int, height: int) -> tuple[np.ndarray, int, int]:
-    """What Ultralytics' programs make of an image: uint8 (height, width, 3), and the left and upper margin."""
+    """Return what Ultralytics' programs make of an image: uint8 (height, width, 3), and the left and upper margin."""
     in_h, in_w = image.shape[:2]
     ratio = min(height / in_h, width / in_w)
     content = max(1, round(in_w * ratio)), max(1, round(in_h * ratio))

@@ -26,7 +26,7 @@ from tests.networks import small_cfg, tiny_cfg, write_experiment, write_network
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network whose int8 detections differ from fp32's in many places, and images."""
+    """Write a network whose int8 detections differ from fp32's in many places, and images."""
     folder = tmp_path_factory.mktemp("explain")
     write_experiment(folder, small_cfg())
     write_network(folder, 2, small_cfg())
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def twelve(folder: Path) -> Explanation:
-    """The twelve objects that lose most."""
+    """Return the twelve objects that lose most."""
     return explained(folder, worst=12)
 
 
@@ -46,7 +46,7 @@ def explained(folder: Path, *overrides: str, **options: Any) -> Explanation:
 
 @lru_cache
 def direct(explanation: Explanation, raised: tuple[int, ...]) -> Finds:
-    """What the configuration finds with layers raised, run as any configuration, on all images."""
+    """Return what the configuration finds with layers raised, run as any configuration, on all images."""
     bench = explanation.bench
     plan = bench.assign({layer: explanation.baseline[layer] for layer in raised})
     (outcome,) = run_plans(bench, [bench.plan(plan)])

@@ -82,7 +82,8 @@ anchors=2,3, 4,5, 6,7, 8,9
 
 @pytest.fixture(scope="session")
 def network() -> NetworkSpec:
-    """Convolutions 0 (strided), 1 (depthwise), 2 (1x1), 7 and 13 (heads), 10; every other kind of layer between."""
+    """Return a network of convolutions 0 (strided), 1 (depthwise), 2 (1x1), 7 and 13 (heads), 10; every other kind of layer
+    between."""
     return parse_cfg(EVERYTHING, "t.cfg")
 
 
@@ -98,7 +99,7 @@ def prepared(network: NetworkSpec, weights: Weights) -> Prepared:
 
 @pytest.fixture(scope="session")
 def batch() -> NDArray[np.float32]:
-    """Three images of different ranges."""
+    """Return three images of different ranges."""
     random = np.random.Generator(np.random.PCG64(2))
     scale = np.array([1.0, 0.2, 0.7], np.float32)[:, None, None, None]
     return random.random((3, 12, 20, 3), np.float32) * scale

@@ -89,5 +89,5 @@ LAYERS: dict[str, str] = {
 
 
 def family_cfg(name: str) -> str:
-    """The cfg of a network with this kind of layer."""
+    """Return the cfg of a network with this kind of layer."""
     return NET + LAYERS[name]

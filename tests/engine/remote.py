@@ -67,7 +67,7 @@ class RemoteDevice(Device):
     def upload(self, array: NDArray[Any], out: Storage | None = None) -> Storage:
         self._wait()
         target = self.allocate(array.shape, array.dtype) if out is None else out
-        np.copyto(host_storage(target).array, array)
+        np.copyto(get_host_storage(target).array, array)
         self.transferred_bytes["in"].append(array.nbytes)
         return target
 
@@ -80,7 +80,7 @@ class RemoteDevice(Device):
         self._wait()
         self.transferred_bytes["out"].append(storage.nbytes)
         result = np.empty(storage.shape, storage.dtype) if out is None else out
-        np.copyto(result, host_storage(storage).array)
+        np.copyto(result, get_host_storage(storage).array)
         return result
 
     def finish(self) -> Failure | None:
@@ -97,14 +97,14 @@ class RemoteDevice(Device):
                     self._failure = Failure(call, status)
 
 
-def host_storage(storage: Storage) -> HostStorage:
-    """The memory of a remote tensor, for its own kernels."""
+def get_host_storage(storage: Storage) -> HostStorage:
+    """Return the memory of a remote tensor, for its own kernels."""
     assert isinstance(storage, RemoteStorage)
     return storage._open_memory()
 
 
 def _to_host_value(value: Any) -> Any:
-    return host_storage(value) if isinstance(value, Storage) else value
+    return get_host_storage(value) if isinstance(value, Storage) else value
 
 
 class RemoteKernels(Kernels):
@@ -149,21 +149,23 @@ class RemoteKernels(Kernels):
 
     def call(self, function: str, x: Values, *arguments: Any) -> Call:
         assert isinstance(x, RemoteStorage), (function, x)
-        return self._queued(function, self._host.call(function, host_storage(x), *map(_to_host_value, arguments)))
+        return self._queued(function, self._host.call(function, get_host_storage(x), *map(_to_host_value, arguments)))
 
     def conv_call(self, packed: PackedConv, x: Values, fields: dict[str, Any]) -> Call:
         assert isinstance(x, RemoteStorage)
         arguments = {name: _to_host_value(value) for name, value in fields.items()}
-        return self._queued("conv", self._host.conv_call(packed.c_shape, host_storage(x), arguments))
+        return self._queued("conv", self._host.conv_call(packed.c_shape, get_host_storage(x), arguments))
 
     def ranges_to_scales(self, ranges: Storage, params: Storage, scales: ImageScales, scheme: CScheme, mode: str) -> list[Call]:
-        function, arguments = scale_call(host_storage(ranges).array, host_storage(params).array, scheme)
-        columns = {name: host_storage(getattr(scales, name)).array for name in ("scale", "inv_scale", "zero_point", "offset")}
+        function, arguments = scale_call(get_host_storage(ranges).array, get_host_storage(params).array, scheme)
+        columns = {
+            name: get_host_storage(getattr(scales, name)).array for name in ("scale", "inv_scale", "zero_point", "offset")
+        }
 
         def find() -> int:
             status = function(*arguments)
             for name, column in columns.items():
-                column[...] = host_storage(params).array[name]
+                column[...] = get_host_storage(params).array[name]
             return status
 
         return [self._queued("ranges_to_params", Call(find, (), scaled_mode=mode))]

@@ -19,7 +19,7 @@ HEADER = np.array([0, 2, 5, 0, 0], "<i4").tobytes()
 
 
 def run(text: str, values: NDArray[np.float32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The last layer's result (c, h, w) of an input (c, h, w)."""
+    """Return the last layer's result (c, h, w) of an input (c, h, w)."""
     network = parse_cfg(f"[net]\nwidth={x.shape[2]}\nheight={x.shape[1]}\nchannels={x.shape[0]}\n{text}", "t.cfg")
     prepared = Prepared(network, parse_weights(HEADER + values.astype("<f4").tobytes(), network), kernels())
     session = Session(prepared, build_plan(network, assign(network, "fp32")))

@@ -31,7 +31,8 @@ def conv(filters: int, extra_lines: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def pools() -> NetworkSpec:
-    """Odd sides; incomplete windows that count and that do not; a result with a second reader; windows that do not fit."""
+    """Return a network of odd sides; incomplete windows that count and that do not; a result with a second reader; windows that
+    do not fit."""
     pool = "[maxpool]\nsize=2\nstride=2\n"
     return parse_cfg(
         f"[net]\nwidth=53\nheight=39\nchannels=3\n{conv(18)}{pool}{conv(32)}{pool}padding=0\n{conv(32, 'groups=32')}{pool}"
@@ -111,8 +112,8 @@ def test_a_calibrated_range_and_a_pooling_join_the_same_convolution(pools: Netwo
 
 @pytest.fixture(scope="module")
 def mapped() -> NetworkSpec:
-    """Activations that only convolutions and maps have: of a convolution, as layers of their own, with a second reader, behind
-    another activation, and one that may overflow."""
+    """Return a network of activations that only convolutions and maps have: of a convolution, as layers of their own, with a
+    second reader, behind another activation, and one that may overflow."""
     block = "[convolutional]\nfilters={}\nsize={}\npad=1\nactivation={}\n{}\n"
     layers = (
         block.format(16, 3, "hard_swish", "stride=2"),
@@ -163,8 +164,8 @@ def test_a_convolution_applies_the_activation_that_it_alone_is_read_by(mapped: N
 
 @pytest.fixture(scope="module")
 def routes() -> NetworkSpec:
-    """Slices that are joined again, in their order and not; parts with other readers and without; an upsampled one; a
-    concatenation with two readers; poolings of a part and of each other that are parts as well."""
+    """Return a network of slices that are joined again, in their order and not; parts with other readers and without; an
+    upsampled one; a concatenation with two readers; poolings of a part and of each other that are parts as well."""
     convolution = "[convolutional]\nfilters={}\nsize=1\nactivation=leaky\n"
     slice_route = "[route]\nlayers={}\ngroups=2\ngroup_id={}\n"
     layers = (

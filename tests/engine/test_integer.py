@@ -44,7 +44,7 @@ EVERYTHING = (
 def options_of(
     network: NetworkSpec, quantization: QuantizationOptions = INTEGER_ONLY, **ranges: tuple[float, float]
 ) -> EngineOptions:
-    """Options with a range for each tensor, and others for layers named `layer_N`."""
+    """Return options with a range for each tensor, and others for layers named `layer_N`."""
     ranges_of = {index: (-1.0 - index % 3, 2.0 + index % 5) for index in range(len(network.layers))}
     ranges_of |= {-1: (0.0, 1.0)} | {int(name[6:]): value for name, value in ranges.items()}
     return resolve_options(network, quantization, ranges=ranges_of)

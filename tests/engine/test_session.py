@@ -56,7 +56,7 @@ OPTIONS: dict[str, QuantizationOptions] = {
 
 @pytest.fixture(scope="module")
 def ranges(prepared: Prepared, batch: Batch) -> dict[int, tuple[float, float]]:
-    """What an fp32 pass of the batch measures, of every tensor."""
+    """Return what an fp32 pass of the batch measures, of every tensor."""
     range_of: dict[int, tuple[float, float]] = {}
 
     def observe(tensor: int, data: NDArray[np.float32]) -> None:

@@ -21,7 +21,7 @@ STATS = ("AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR1", "AR10
 
 
 def pycocotools_summary(dataset: Dataset, detections: Detections) -> dict[str, float]:
-    """COCOeval's twelve numbers in percent (-1 where it has nothing to measure); prints nothing.
+    """Return COCOeval's twelve numbers in percent (-1 where it has nothing to measure); prints nothing.
 
     Annotation ids are given anew from 1, since COCOeval takes a match with annotation 0 for none.
     Raises: DataError for detections of other images or classes.

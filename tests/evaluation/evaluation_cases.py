@@ -10,7 +10,7 @@ from mpnet.data.detections import Detections
 
 
 def random_dataset(seed: int, images: int = 12, categories: int = 4, per_image: int = 9) -> Dataset:
-    """Boxes of all sizes, crowds, areas that differ from width * height, an empty image, a category without truths."""
+    """Make boxes of all sizes, crowds, areas that differ from width * height, an empty image, a category without truths."""
     random = np.random.RandomState(seed)
     rows = []
     for index in range(images - 1):  # the last image has none
@@ -24,7 +24,7 @@ def random_dataset(seed: int, images: int = 12, categories: int = 4, per_image: 
 
 
 def random_detections(dataset: Dataset, seed: int, noise: float = 0.15, extra: int = 30) -> Detections:
-    """Noisy copies of the truths, several per truth, and inventions; coarse scores tie often."""
+    """Make noisy copies of the truths, several per truth, and inventions; coarse scores tie often."""
     random = np.random.RandomState(seed)
     count = len(dataset.categories)
     index, category, box = [], [], []

@@ -11,7 +11,7 @@ from mpnet.evaluation.match import Outcomes
 
 
 def outcomes(matched: list[int], image: list[int], truths: list[int], thresholds: int = 2) -> Outcomes:
-    """One category; matched: bit t for threshold t, by falling score."""
+    """Make the outcomes of one category. matched: bit t for threshold t, by falling score."""
     count = len(matched)
     return Outcomes(
         np.linspace(0.5, 0.9, thresholds),

@@ -26,7 +26,7 @@ DISTANT_BOX = (60.0, 60.0, 20.0, 20.0)
 
 
 def judged_case() -> Judged:
-    """One image with a circle (BOX) and a square (FAR), another with two circles; every kind of error once or more."""
+    """Judge one image with a circle (BOX) and a square (DISTANT_BOX), another with two circles: every kind of error."""
     dataset = Dataset.of(
         IMAGES,
         CLASSES,

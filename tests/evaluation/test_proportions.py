@@ -24,7 +24,7 @@ def test_published_examples() -> None:
 
 
 def likeliest_share(lost: int, gained: int, images: int, difference: float) -> float:
-    """The share of lost images that makes what was seen most likely under a difference, by search instead of formula."""
+    """Return the share of lost images that makes what was seen most likely under a difference, by search instead of formula."""
     low, high = max(0.0, -difference), (1 - difference) / 2
 
     def likelihood(q: float) -> float:

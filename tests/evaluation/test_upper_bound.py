@@ -44,7 +44,7 @@ def test_many_runs_have_the_bounds_of_each() -> None:
     bound = UpperBound(truths)
 
     def parts_of(segment_runs: list[Detections]) -> list[list[PartialOutcomes]]:
-        """Looked at in two parts, those of one after the other."""
+        """Return the outcomes of two parts of the images, one part after the other."""
         outcomes = []
         for segment in ((0, 4), (4, image_count - 2)):
             run_detections = [run.of_images(np.arange(*segment)) for run in segment_runs]
@@ -130,7 +130,7 @@ def test_images_on_which_a_sample_misses_most_come_first() -> None:
     ordinary = truths.crowd == 0
 
     def finds(images: set[int], run: int) -> list[np.ndarray]:
-        """All truths of these images, exactly."""
+        """Return all truths of these images, exactly."""
         is_detected = ordinary & np.isin(image // truths.category_count, list(images))
         return [
             image[is_detected] // truths.category_count + run * image_count,

@@ -17,7 +17,7 @@ from tests.networks import NAMES, tiny_cfg
 
 @pytest.fixture
 def prepared_tiny() -> Configuration:
-    """All int8, dynamic ranges."""
+    """Return the tiny network, all int8, dynamic ranges."""
     network = parse_cfg(tiny_cfg(), "net.cfg")
     prepared = Prepared(network, random_weights(network), kernels())
     return Configuration.from_prepared(

@@ -45,7 +45,7 @@ def configuration(key: str, cfg: str = tiny_cfg(), quantization: QuantizationOpt
 
 
 def nodes(key: str, quantised: bool) -> list[str]:
-    """Names of the convolutions, as an exported file has them."""
+    """Return names of the convolutions, as an exported file has them."""
     weighted = [layer.index for layer in NETWORK.layers if layer.has_weights]
     return [f"layer_{index:03d}_conv" for index, code in zip(weighted, key, strict=True) if (code == "q") is quantised]
 
@@ -56,7 +56,7 @@ def recipe(flavour: str, key: str = KEY) -> Any:
 
 @pytest.fixture(scope="module")
 def convolutions() -> list[str]:
-    """Of the fp32 file that recipes are about."""
+    """Return the convolutions of the fp32 file that recipes are about."""
     onnx = pytest.importorskip("onnx")
     graph = onnx.load_from_string(export("onnx", configuration("f" * 13)).content).graph
     return [node.name for node in graph.node if node.op_type == "Conv"]

@@ -21,7 +21,7 @@ def _without_files() -> NoReturn:
 
 
 def configuration(content: bytes, key: str) -> Configuration:
-    """One whose weights are not at hand."""
+    """Return a configuration whose weights are not at hand."""
     network = parse_cfg(content, "net.cfg")
     return Configuration(network, assign_key(network, key), _without_files, content)
 

@@ -27,7 +27,7 @@ def _model(content: bytes) -> Any:
 
 
 def _operators(content: bytes) -> list[tuple[str, list[str], bool]]:
-    """(name, types of inputs, whether the first input is a constant) of every operator."""
+    """Return (name, types of inputs, whether the first input is a constant) of every operator."""
     names = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
     types = {value: name for name, value in vars(schema.TensorType).items() if isinstance(value, int)}
     model = _model(content)

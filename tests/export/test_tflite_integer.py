@@ -27,7 +27,7 @@ def configure_integers(text: str, key: str, activations: ActivationOptions = CAL
 
 
 def tensors_in_litert(configuration: Configuration, image: Any) -> tuple[list[Any], list[Any]]:
-    """(what each operator but paddings made, the heads), by the reference kernels, without XNNPACK."""
+    """Return (what each operator but paddings made, the heads), by the reference kernels, without XNNPACK."""
     engine = litert.Interpreter(
         model_content=export("tflite", configuration, "integer").content,
         experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF,

@@ -7,7 +7,7 @@ from typing import Any, Iterator
 
 
 def paths_of(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every value in a JSON document, that of the whole first."""
+    """Yield the path of every value in a JSON document, that of the whole first."""
     yield path
     if isinstance(document, (dict, list)):
         for key, value in document.items() if isinstance(document, dict) else enumerate(document):

@@ -282,7 +282,7 @@ def test_an_entry_that_is_cut_in_use_is_whole_or_none(tmp_path: Path) -> None:
 
 
 def _as_user(user: int, folder: Path, expected: list[bool]) -> None:
-    """Which of the keys 1, 2, 3 this user finds; then as one who stores all of them. Nothing raises."""
+    """Look which of the keys 1, 2, 3 this user finds, and then store all of them. Nothing raises."""
     os.setgroups([])
     os.setgid(user)
     os.setuid(user)
@@ -318,7 +318,7 @@ def test_a_folder_of_somebody_else_or_of_everybody(tmp_path: Path, mode: int, ow
 
 
 def _storm(folder: Path, seed: int) -> None:
-    """Many stores and loads of few keys in a folder that holds half of them; every entry found is whole."""
+    """Make many stores and loads of few keys in a folder that holds half of them; every entry found is whole."""
     random = np.random.default_rng(seed)
     cache = FileCache(folder, 20 * 1100)
     for number in random.integers(0, 40, 400).tolist():
@@ -367,7 +367,7 @@ def test_a_limit_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> Non
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if files that were just written had been for long."""
+    """Make files that were just written count as old ones."""
     monkeypatch.setattr(digest, "SETTLED_SECONDS", -1.0)
 
 

@@ -35,7 +35,7 @@ size=2
 
 
 def keys(precision: str) -> list[str]:
-    """What a section without precision keys gets."""
+    """Return what a section without precision keys gets."""
     return [f"{name}={int(name == precision)}" for name in USUAL_NAMES]
 
 

@@ -40,7 +40,7 @@ MINIMAL = "name: a\nmodel: {cfg: n.cfg, weights: n.weights}\n"
 
 
 def error_of(text: str | bytes, *overrides: str) -> str:
-    """The message with which a file is refused."""
+    """Return the message with which a file is refused."""
     with pytest.raises(ConfigError) as excinfo:
         parse_experiment(text, overrides, "x.yaml")
     return str(excinfo.value)

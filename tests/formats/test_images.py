@@ -67,7 +67,7 @@ def test_probe_gives_size_and_digest(tmp_path: Path) -> None:
 
 
 def png_of(width: int, height: int) -> bytes:
-    """A valid PNG header that promises an image of this size, without pixels."""
+    """Return a valid PNG header that promises an image of this size, without pixels."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -28,7 +28,7 @@ def segment(marker: int, data: bytes) -> bytes:
 
 
 def jpeg_of_scans(width: int, height: int, scans: int) -> bytes:
-    """A progressive grey JPEG of empty scans: DC codes of one bit, then AC scans whose runs of end-of-band cover all."""
+    """Return a progressive grey JPEG of empty scans: DC codes of one bit, then AC scans whose runs of end-of-band cover all."""
     blocks = -(-width // 8) * -(-height // 8)
     data = b"\xff\xd8" + segment(0xDB, b"\0" + b"\1" * 64)
     data += segment(0xC2, struct.pack(">BHHB", 8, height, width, 1) + b"\1\x11\0")

@@ -21,7 +21,7 @@ from tests.networks import NAMES, write_images
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """set/images/val and set/labels/val with five images, two of them in train as well."""
+    """Write set/images/val and set/labels/val with five images, two of them in train as well."""
     folder = tmp_path / "set"
     folder.mkdir()
     write_images(folder)

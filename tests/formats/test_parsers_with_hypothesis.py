@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def outcome(parse: Callable[[], T]) -> T | MpnetError:
-    """What parsing gives: a value or an error of ours. Any other exception passes through and fails the test."""
+    """Return what parsing gives: a value or an error of ours. Any other exception passes through and fails the test."""
     try:
         return parse()
     except MpnetError as error:
@@ -39,7 +39,7 @@ def outcome(parse: Callable[[], T]) -> T | MpnetError:
 
 
 def check_cfg(content: bytes) -> None:
-    """Either a network whose totals make sense, or an error of ours that is one line."""
+    """Check that a cfg gives either a network whose totals make sense, or an error of ours that is one line."""
     network = outcome(lambda: parse_cfg(content, "t.cfg"))
     if isinstance(network, MpnetError):
         assert str(network).startswith("t.cfg")

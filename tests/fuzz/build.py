@@ -96,7 +96,7 @@ def build(target: str, program: Path, kind: str, compiler: str = "", inputs: tup
 
 
 def _embedded(inputs: tuple[Path, ...], path: Path) -> Path:
-    """An assembler file with the contents of others."""
+    """Write an assembler file with the contents of others."""
     lines = [".section .rodata", ".balign 64"]
     for number, file in enumerate(inputs):
         lines += [f'data{number}: .incbin "{file}"', f"end{number}: .balign 64"]
@@ -128,12 +128,12 @@ def under_disk() -> None:
 
 
 def has_disk() -> bool:
-    """Whether faults of disk and memory can be injected here."""
+    """Return whether faults of disk and memory can be injected here."""
     return sys.platform.startswith("linux") and shutil.which("gcc") is not None
 
 
 def can_build(compiler: str, kind: str) -> bool:
-    """Whether a compiler is here with what it needs: clang's libFuzzer, or a sanitizer's library."""
+    """Return whether a compiler is here with what it needs: clang's libFuzzer, or a sanitizer's library."""
     body = "int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d && n ? 0 : 0; }"
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "a.c"
@@ -146,7 +146,7 @@ def can_build(compiler: str, kind: str) -> bool:
 
 
 def inputs_of(target: str) -> tuple[Path, ...]:
-    """The seeds of a target and what hunts have found."""
+    """Return the seeds of a target and what hunts have found."""
     return tuple(path for folder in ("corpus", "findings") for path in sorted((FOLDER / folder / target).glob("*")))
 
 

@@ -82,7 +82,7 @@ IMPORTED = {
 
 
 def imported(decoder: str) -> str:
-    """One convolution, and a head of another program."""
+    """Return one convolution, and a head of another program."""
     channels, keys = IMPORTED[decoder]
     return (
         f"[net]\nwidth=8\nheight=8\nchannels=3\n\n[convolutional]\nfilters={channels}\nsize=1\nstride=2\n"

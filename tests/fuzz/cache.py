@@ -30,7 +30,7 @@ PRECISIONS = ("fp32", "fp16", "int8", "int4")
 
 
 def heads(folder: Path) -> bytes:
-    """The heads of one image in every precision, of networks that are prepared now."""
+    """Return the heads of one image in every precision, of networks that are prepared now."""
     results = []
     for precision in PRECISIONS:
         network = load_network(folder / "net.cfg", folder / "net.weights", default=precision, threads=1)
@@ -98,7 +98,7 @@ def _damage(rng: random.Random) -> None:
 
 
 def hunt(rounds: int, seed: int) -> tuple[int, float]:
-    """(how many passes had other heads, or ended their process; seconds of the longest pass)."""
+    """Return (how many passes had other heads, or ended their process; seconds of the longest pass)."""
     rng, failures, slowest = random.Random(seed), 0, 0.0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -46,7 +46,7 @@ def apply_change(content: bytes, kind: int, offset: int, data: bytes) -> bytes:
 
 
 def cut_power(folder: Path, step: int) -> None:
-    """Power goes after any change: what was synced is there, of the rest any changes, in any order, the last torn."""
+    """Cut the power after any change: what was synced is there, of the rest any changes, in any order, the last torn."""
     path = folder / "s" / "sweep.sqlite"
     path.parent.mkdir()
     DISK.disk_record(1)

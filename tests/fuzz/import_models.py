@@ -183,7 +183,7 @@ def _onnx(rng: random.Random, seeds: list[Any]) -> bytes:
 
 
 def _walk(holder: Any) -> Iterator[tuple[Any, Any]]:
-    """(object or list, attribute or index) of every value below an object."""
+    """Yield (object or list, attribute or index) of every value below an object."""
     keys: Any = range(len(holder)) if isinstance(holder, list) else vars(holder)
     for key in keys:
         value = holder[key] if isinstance(holder, list) else getattr(holder, key)
@@ -243,7 +243,7 @@ def _tflite_seeds() -> list[Any]:
 
 
 def _exported(target: str, precision: str, flavour: str, mode: str, ranges: str = "calibrated") -> bytes:
-    """A small network as mpnet writes it."""
+    """Return a small network as mpnet writes it."""
     from mpnet.engine.assign import assign
     from mpnet.engine.options import resolve_options
     from mpnet.engine.prepare import Prepared
@@ -284,7 +284,7 @@ KINDS: dict[str, tuple[Callable[[], list[Any]], Callable[[random.Random, list[An
 
 
 def available(kind: str) -> bool:
-    """Whether the package that a kind of file needs is here."""
+    """Return whether the package that a kind of file needs is here."""
     return importlib.util.find_spec(KINDS[kind][2]) is not None
 
 
@@ -293,7 +293,7 @@ class TooLong(BaseException):
 
 
 def attempt(path: Path) -> str | None:
-    """What is wrong with how an import ended; "": it was imported, None: it was refused."""
+    """Return what is wrong with how an import ended; "": it was imported, None: it was refused."""
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         import_model(path)

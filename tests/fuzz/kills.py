@@ -91,7 +91,8 @@ class _Worker(multiprocessing.get_context("fork").Process):  # type: ignore[misc
 
 
 def forked(folder: Path, store: Path, workers: int, spawn: bool = False, words: Sequence[str] = ()) -> int:
-    """A sweep in a fork, which has everything imported; its process id. spawn: its workers are started as for users.
+    """Start a sweep in a fork, which has everything imported; return its process id. spawn: its workers are started as for
+    users.
 
     words: of another command in its place.
     """
@@ -114,7 +115,7 @@ def forked(folder: Path, store: Path, workers: int, spawn: bool = False, words: 
 
 
 def _marked(mark: Path) -> Callable[..., VerifiedRows]:
-    """`Verification.verify`, while which a file is there."""
+    """Return `Verification.verify` with a file that is there while it runs."""
     work = Verification.verify
 
     def verify(*arguments: Any) -> VerifiedRows:
@@ -136,7 +137,7 @@ def reached(pid: int, mark: Path) -> bool:
 
 
 def in_container(folder: Path, store: Path) -> int:
-    """The same as process 1 of a namespace."""
+    """Start the same as process 1 of a namespace."""
     return subprocess.Popen(
         [*CONTAINER, sys.executable, "-m", "mpnet", *arguments(store, 1)],
         cwd=folder,
@@ -166,7 +167,7 @@ def children(pid: int) -> list[int]:
 
 
 def wait_for_exit(pid: int, seconds: float) -> int | None:
-    """The exit code, None while it lives; waits so long."""
+    """Wait so long for the end of a process. Result: its exit code, None while it lives."""
     deadline = time.monotonic() + seconds
     while True:
         finished_pid, status = os.waitpid(pid, os.WNOHANG)
@@ -187,7 +188,7 @@ def kinds(rng: random.Random, has_container: bool) -> Iterator[str]:
 
 
 def front(trials: dict[str, Trial]) -> set[str]:
-    """The keys that no other one dominates."""
+    """Return the keys that no other one dominates."""
     keys = sorted(trials)
     points = np.array([[-trials[key].get("agreement_AP"), trials[key].get("weight_bytes")] for key in keys]).reshape(-1, 2)
     return {keys[index] for index in non_dominated(points)}
@@ -196,7 +197,7 @@ def front(trials: dict[str, Trial]) -> set[str]:
 def kill_sweeps(
     folder: Path, kills: int, seed: int, expected: dict[str, Trial], took: float, verifying: float
 ) -> tuple[Counter[str], float]:
-    """What was killed and found, and the seconds of the longest next sweep.
+    """Kill sweeps. Result: what was killed and found, and the seconds of the longest next sweep.
 
     took: seconds of a sweep that nobody disturbs, within which it is killed. verifying: how many of them it verifies.
     """
@@ -253,7 +254,7 @@ def kill_sweeps(
 
 
 def undisturbed(folder: Path, store: Path) -> tuple[float, float]:
-    """A whole sweep in this process, so that all forks have imported what it imports.
+    """Run a whole sweep in this process, so that all forks have imported what it imports.
 
     Result: seconds of a second one, in a fork, and how many of them it verified.
     """
@@ -273,7 +274,7 @@ def undisturbed(folder: Path, store: Path) -> tuple[float, float]:
 
 
 def finish(folder: Path, store: Path, expected: dict[str, Trial]) -> float:
-    """The seconds of a sweep that goes on where others were killed, and leaves what nobody disturbed would have left."""
+    """Return the seconds of a sweep that goes on where others were killed, and leaves what nobody disturbed would have left."""
     began = time.monotonic()
     code = wait_for_exit(forked(folder, store, 1), SECONDS)
     assert code == 0, f"the next sweep ended with {code} (None: still waiting after {SECONDS} s)"
@@ -289,14 +290,14 @@ def finish(folder: Path, store: Path, expected: dict[str, Trial]) -> float:
 
 
 def verified(store: Path) -> list[Any]:
-    """What of the front survives in another engine, and its figures, without times."""
+    """Return what of the front survives in another engine, and its figures, without times."""
     with TrialStore.read(store) as reader:
         rows = [row for name in reader.notes("verified/") for row in (reader.document(name) or {}).get("rows", [])]
     return [{name: value for name, value in row.items() if not name.endswith("latency_ms")} for row in rows]
 
 
 def kill_salvages(folder: Path, kills: int, seed: int) -> tuple[Counter[str], float]:
-    """Kills `sweep --salvage` of a store with a damaged trial: what it writes is there whole or not at all, and the next one
+    """Kill `sweep --salvage` of a store with a damaged trial: what it writes is there whole or not at all, and the next one
     writes it; in seconds at most the second of the result."""
     source, salvaged, rng, counts = folder / "whole.sqlite", folder / "salvaged.sqlite", random.Random(seed), Counter[str]()
     with TrialStore.open(source) as damaged_store:
@@ -330,7 +331,7 @@ def kill_salvages(folder: Path, kills: int, seed: int) -> tuple[Counter[str], fl
 
 
 def crowd(folder: Path, processes: int, seed: int, expected: dict[str, Trial]) -> float:
-    """Many sweeps on one store, every fifth killed; seconds of the next one."""
+    """Run many sweeps on one store, every fifth killed; return the seconds of the next one."""
     rng = random.Random(seed)
     store = folder / "crowd.sqlite"
     alive = {forked(folder, store, 1): rng.random() < 0.2 for _ in range(processes)}

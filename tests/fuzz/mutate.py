@@ -93,7 +93,7 @@ TOKENS: tuple[bytes, ...] = (
 
 
 def bytes_of(data: bytes, rng: random.Random) -> bytes:
-    """One to four small changes anywhere."""
+    """Make one to four small changes anywhere."""
     mutated = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 4))):
         position = rng.randrange(len(mutated) + 1)
@@ -123,7 +123,7 @@ def bytes_of(data: bytes, rng: random.Random) -> bytes:
 
 
 def json_of(data: bytes, rng: random.Random) -> bytes:
-    """One to three values of a document replaced, removed, doubled or exchanged."""
+    """Replace, remove, double or exchange one to three values of a document."""
     if rng.random() < 0.25:
         return bytes_of(data, rng)
     try:
@@ -159,7 +159,7 @@ def _change(document: Any, rng: random.Random) -> Any:
 
 
 def _odd(rng: random.Random) -> Any:
-    """A value that nobody else holds, so that no later change puts it into itself."""
+    """Return a value that nobody else holds, so that no later change puts it into itself."""
     return copy.deepcopy(rng.choice(ODD))
 
 
@@ -175,7 +175,7 @@ def _walk(value: Any, depth: int = 0) -> Any:
 
 
 def store_of(data: bytes, rng: random.Random) -> bytes:
-    """Bytes of the file, or cells of its tables, or documents in them."""
+    """Change bytes of the file, or cells of its tables, or documents in them."""
     if rng.random() < 0.35:
         return bytes_of(data, rng) if rng.random() < 0.2 else _overwrite(data, rng)
     path = Path(f"/dev/shm/mpnet-fuzz-{rng.getrandbits(64):x}")
@@ -192,7 +192,7 @@ def store_of(data: bytes, rng: random.Random) -> bytes:
 
 
 def _overwrite(data: bytes, rng: random.Random) -> bytes:
-    """Bytes changed in place: a disk's damage."""
+    """Change bytes in place: a disk's damage."""
     mutated = bytearray(data)
     for _ in range(rng.choice((1, 3, 20))):
         position = rng.randrange(len(mutated))

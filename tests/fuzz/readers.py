@@ -184,13 +184,13 @@ MODEL = (
 
 
 def available(name: str) -> bool:
-    """Whether the packages that a format needs are here."""
+    """Return whether the packages that a format needs are here."""
     package = PACKAGES.get(FORMATS[name].seed.rpartition(".")[2])
     return package is None or importlib.util.find_spec(package) is not None
 
 
 def prepare(folder: Path) -> None:
-    """A workspace: a tiny network with everything that is made of it."""
+    """Write a workspace: a tiny network with everything that is made of it."""
     import cv2
 
     experiment = write_experiment(folder, small_cfg())
@@ -270,7 +270,7 @@ def prepare(folder: Path) -> None:
 
 
 def _model(precision: str, target: str) -> bytes:
-    """MODEL as `mpnet export` writes it, calibrated."""
+    """Return MODEL as `mpnet export` writes it, calibrated."""
     network = parse_cfg(MODEL, "model.cfg")
     quantization = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated"))
     options = resolve_options(network, quantization, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
@@ -307,7 +307,7 @@ def ending(kind: Format, folder: Path, number: int) -> tuple[str | None, str]:
 
 
 def sentence(printed: str) -> str:
-    """An error without what it says of one file: numbers, names and quoted values."""
+    """Return an error without what it says of one file: numbers, names and quoted values."""
     return re.sub(r"'[^']*'|\"[^\"]*\"|\S*/\S*|[0-9.eE+-]*[0-9][0-9.eE+-]*", "#", printed)[:120]
 
 

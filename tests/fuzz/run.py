@@ -55,7 +55,7 @@ class Outcome:
 
 
 def _run_program(command: list[object], folder: Path = ROOT) -> tuple[int, str, float]:
-    """Exit code, what it printed on both streams, and its most memory in MB."""
+    """Run a program. Result: exit code, what it printed on both streams, and its most memory in MB."""
     print(*command[:4], "...", file=sys.stderr, flush=True)
     log = WORK / "log"
     with open(log, "wb") as printed:
@@ -71,7 +71,7 @@ def _run_program(command: list[object], folder: Path = ROOT) -> tuple[int, str, 
 
 
 def _rounds(minutes: float) -> Iterator[int]:
-    """A random number again and again until the time is over, once at least."""
+    """Yield a random number again and again until the time is over, once at least."""
     deadline = time.monotonic() + 60 * minutes
     yield random.randrange(1 << 30)
     while time.monotonic() < deadline:
@@ -79,7 +79,7 @@ def _rounds(minutes: float) -> Iterator[int]:
 
 
 def workspace(folder: Path) -> Path:
-    """The files that words of command_target.c name."""
+    """Write the files that words of command_target.c name."""
     seeds = {path.name: path for path in inputs_of("bundle")}
     (folder / "images").mkdir(parents=True, exist_ok=True)
     shutil.copy(seeds["head-yolov5.mpnet"], folder / "net.mpnet")
@@ -91,7 +91,7 @@ def workspace(folder: Path) -> Path:
 
 
 def _hunt_with_changes(target: str, kind: str, minutes: float) -> Outcome:
-    """Changed files through replay.c."""
+    """Run changed files through replay.c."""
     outcome = Outcome()
     program = WORK / f"{target}-{kind}"
     build(target, program, kind)
@@ -109,7 +109,7 @@ def _hunt_with_changes(target: str, kind: str, minutes: float) -> Outcome:
 
 
 def _guided(target: str, minutes: float) -> Outcome:
-    """By coverage, with libFuzzer."""
+    """Hunt by coverage, with libFuzzer."""
     compiler = os.environ.get("FUZZ_CC", "clang")
     if not can_build(compiler, "hunting"):
         return Outcome(skipped="no clang with libFuzzer here (Debian: clang and libclang-rt-dev)")
@@ -136,7 +136,7 @@ def _seed_folders(target: str) -> list[Path]:
 
 
 def _emulated(minutes: float) -> Outcome:
-    """Bundles by the tables of AVX-512, VNNI and AMX on an emulated CPU."""
+    """Run bundles by the tables of AVX-512, VNNI and AMX on an emulated CPU."""
     outcome, runs = Outcome(), 300
     program = WORK / "bundle-emulated"
     build("bundle", program, "emulated", inputs=inputs_of("bundle"), runs=runs)
@@ -155,7 +155,7 @@ def _reader(name: str, minutes: float) -> Outcome:
 
 
 def _imports(kind: str, minutes: float) -> Outcome:
-    """Models changed by structure."""
+    """Import models changed by structure."""
     if not import_models.available(kind):
         return Outcome(skipped=f"no package that writes {kind} here: pip install '.[onnx,tflite]'")
     line = r"(?P<inputs>\d+) files from .* (?P<wrong>\d+) wrong in \d+ places, slowest (?P<s>[\d.]+) s, at most (?P<mb>\d+) MB"
@@ -163,7 +163,7 @@ def _imports(kind: str, minutes: float) -> Outcome:
 
 
 def _mutated(module: list[object], options: list[object], line: str, minutes: float) -> Outcome:
-    """Rounds of a module that takes a seed between these words, and prints a line of this form at its end."""
+    """Run rounds of a module that takes a seed between these words, and prints a line of this form at its end."""
     outcome = Outcome()
     for seed in _rounds(minutes):
         _, printed, _ = _run_program([sys.executable, "-m", *module, seed, *options])
@@ -180,12 +180,12 @@ def _mutated(module: list[object], options: list[object], line: str, minutes: fl
 
 
 def _slowest(printed: str) -> float:
-    """The seconds of what usage() printed."""
+    """Return the seconds of what usage() printed."""
     return max(map(float, re.findall(r"at most \d+ MB and ([\d.]+) s", printed)), default=0.0)
 
 
 def _faults(minutes: float) -> Outcome:
-    """Changes of files, readings and requests for memory that fail, in everything that mpnet writes."""
+    """Let changes of files, readings and requests for memory fail, in everything that mpnet writes."""
     if not has_disk():
         return Outcome(skipped="what fails them is for Linux, and built by gcc")
     outcome = Outcome()
@@ -198,7 +198,7 @@ def _faults(minutes: float) -> Outcome:
 
 
 def _cache(minutes: float) -> Outcome:
-    """Entries of the cache that change while processes use them."""
+    """Change entries of the cache while processes use them."""
     outcome = Outcome()
     for seed in _rounds(minutes):
         code, printed, memory = _run_program([sys.executable, "-m", "tests.fuzz.cache", CHANGES, seed])
@@ -209,7 +209,7 @@ def _cache(minutes: float) -> Outcome:
 
 
 def _kills(kind: str, minutes: float) -> Outcome:
-    """Sweeps that are killed at any moment, and sweeps on one store."""
+    """Kill sweeps at any moment, and among many on one store."""
     if kind == "verify" and importlib.util.find_spec("onnxruntime") is None:
         return Outcome(skipped="it verifies in ONNX Runtime: pip install '.[onnxruntime]'")
     outcome = Outcome()

@@ -85,7 +85,7 @@ def every_stop(
     step: int = 1,
     signal_number: int = signal.SIGKILL,
 ) -> int:
-    """prepare(); work() until its n-th stop; check(whether it was killed): for every n, or every `step`-th, until it ends.
+    """Run prepare(); work() until its n-th stop; check(whether it was killed): for every n, or every `step`-th, until it ends.
 
     Result: how many stops there were, about.
     """
@@ -103,7 +103,8 @@ def every_stop(
 def every_state(
     folder: Path, prepare: Callable[[], object], work: Callable[[], object], check: Callable[[bool], object]
 ) -> int:
-    """prepare(); work() once; check(True) of what a kill at each of its stops would leave in `folder`; check(False) at its end.
+    """Run prepare(); work() once; check(True) of what a kill at each of its stops would leave in `folder`; check(False) at its
+    end.
 
     A kill leaves what the files hold at that moment, and frees locks. So does a copy, which stands in the folder's place while
     it is checked. Where nothing changed since the last stop there is nothing new to check.
@@ -135,7 +136,7 @@ def every_state(
 
 
 def _state(folder: Path) -> list[tuple[str, int, object]]:
-    """Names, modes and contents of all that lies in a folder."""
+    """Return names, modes and contents of all that lies in a folder."""
     return [
         (str(path), path.lstat().st_mode, os.readlink(path) if path.is_symlink() else path.is_dir() or path.read_bytes())
         for path in sorted(folder.rglob("*"))

@@ -20,7 +20,7 @@ ENVIRONMENT = {**os.environ, **SANITIZER, "LSAN_OPTIONS": "report_objects=1"}
 
 
 def run_program(program: Path, *words: object, folder: Path) -> str:
-    """What a program says that ends well.
+    """Return what a program says that ends well.
 
     libFuzzer looks at the most memory that its process ever had, which begins with this one's; a shell's child begins anew.
     """

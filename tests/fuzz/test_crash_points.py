@@ -22,7 +22,7 @@ Act = Callable[[], object]
 
 
 def every_37th_stop(folder: Path, prepare: Act, work: Act, check: Callable[[bool], object]) -> int:
-    """Kills that happen; 37 has no common factor with the two stops of a call."""
+    """Return the kills that happen; 37 has no common factor with the two stops of a call."""
     return every_stop(prepare, work, check, 37)
 
 

@@ -31,7 +31,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def format_file(workspace: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, Path]]:
-    """A format and its file, which is put back."""
+    """Yield a format and its file, which is put back."""
     name: str = request.param
     if not available(name):
         pytest.skip(f"{FORMATS[name].seed}: its package is not installed")
@@ -81,7 +81,7 @@ def test_unmutated_files_are_read(workspace: Path) -> None:
 
 
 def cost(work: object) -> tuple[int, float]:
-    """Megabytes beyond the start and seconds of CPU time that a call takes, in a process of its own."""
+    """Return the megabytes beyond the start and seconds of CPU time that a call takes, in a process of its own."""
     assert callable(work)
     read_end, write_end = os.pipe()
     pid = os.fork()

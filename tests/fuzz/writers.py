@@ -99,7 +99,7 @@ def call(words: list[str]) -> int:
 
 
 def forked(words: list[str], kind: int = CHANGES, number: int = 0, count: int = 0, error: int = 0) -> Outcome:
-    """The command in a fork, where calls fail from the `number`-th on."""
+    """Run the command in a fork, where calls fail from the `number`-th on."""
     with tempfile.TemporaryFile() as printed:
         read_end, write_end = os.pipe()
         pid = os.fork()
@@ -137,7 +137,8 @@ def clean() -> None:
 
 
 def read_outputs() -> dict[str, bytes]:
-    """What lies below out/: content by path, of a link where it leads to. Stores are not in it: read_trials() reads them."""
+    """Return what lies below out/: content by path, of a link where it leads to. Stores are not in it: read_trials() reads
+    them."""
     return {
         str(path): os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
         for path in sorted(Path("out").rglob("*"))
@@ -146,7 +147,8 @@ def read_outputs() -> dict[str, bytes]:
 
 
 def half_written(expected_files: dict[str, bytes], fixed_names: set[str]) -> list[str]:
-    """Files that an undisturbed command wrote in another way, or not at all. fixed_names: those without times and notes."""
+    """Return files that an undisturbed command wrote in another way, or not at all. fixed_names: those without times and
+    notes."""
     now, faults = read_outputs(), []
     for name, content in now.items():
         expected = expected_files.get(name)
@@ -167,7 +169,7 @@ def half_written(expected_files: dict[str, bytes], fixed_names: set[str]) -> lis
 
 
 def prepare() -> None:
-    """What commands read, in the current folder."""
+    """Write what commands read, in the current folder."""
     experiment = write_experiment(Path.cwd(), small_cfg())
     experiment.write_text(experiment.read_text().replace("confidence: 0.05", "confidence: 0.5") + SECTIONS["greedy"])
     clean()
@@ -184,7 +186,7 @@ def prepare() -> None:
 
 
 def attack(name: str, tries: int, rng: random.Random) -> str:
-    """One writer, `tries` times for each kind of fault. Result: a line of what was tried.
+    """Attack one writer, `tries` times for each kind of fault. Result: a line of what was tried.
 
     Raises: AssertionError where something is wrong.
     """

@@ -23,7 +23,7 @@ onnx = pytest.importorskip("onnx")
 
 
 def heads_of(imported: Imported, x: NDArray[np.float32], default: str | None = None) -> list[NDArray[np.float32]]:
-    """What mpnet gives for (n, h, w, c) from 0 to 1."""
+    """Return what mpnet gives for (n, h, w, c) from 0 to 1."""
     network = imported.network
     prepared = Prepared(network, parse_weights(imported.weights, network, "w"), kernels())
     plan = build_plan(network, assign(network, default), resolve_options(network))
@@ -31,7 +31,7 @@ def heads_of(imported: Imported, x: NDArray[np.float32], default: str | None = N
 
 
 def reference_heads(path: Path, imported: Imported, x: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-    """What ONNX Runtime gives for the same, without its optimiser, which moves the zeros of Pad before MaxPool."""
+    """Return what ONNX Runtime gives for the same, without its optimiser, which moves the zeros of Pad before MaxPool."""
     ort = pytest.importorskip("onnxruntime")
     model = onnx.load(path)
     names = [name for head in imported.heads for name in head]

@@ -32,7 +32,7 @@ Heads = Sequence[NDArray[np.generic]]
 
 
 def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same graph with float64 in place of float32."""
+    """Return the same graph with float64 in place of float32."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     attributes = [attribute for node in wide.graph.node for attribute in node.attribute]
@@ -51,7 +51,7 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def exact_heads(model: onnx.ModelProto, imported: Imported, x: NDArray[np.float32]) -> list[NDArray[np.float64]]:
-    """The heads of (n, h, w, c) from 0 to 1, with every constant and every step in double."""
+    """Return the heads of (n, h, w, c) from 0 to 1, with every constant and every step in double."""
     wide = in_double(model)
     names = [name for head in imported.heads for name in head]
     del wide.graph.output[:]
@@ -68,7 +68,7 @@ def exact_heads(model: onnx.ModelProto, imported: Imported, x: NDArray[np.float3
 
 
 def boxes(imported: Imported, heads: Heads) -> NDArray[np.float32]:
-    """(cells, 4): what yolov8's decoders make of heads, as parts of the image; empty for other decoders."""
+    """Return (cells, 4): what yolov8's decoders make of heads, as parts of the image; empty for other decoders."""
     network, head_boxes = imported.network, [np.zeros((0, 4), np.float32)]
     layers = [layer for layer in network.layers if isinstance(layer, DecodedSpec)]
     if layers and layers[0].decoder.startswith("yolov8"):
@@ -82,7 +82,7 @@ def boxes(imported: Imported, heads: Heads) -> NDArray[np.float32]:
 
 
 def read_input(folder: str, imported: Imported, draw: int) -> NDArray[np.float32]:
-    """(1, h, w, 3): the folder's picture of that number, or random values where no folder is named."""
+    """Return (1, h, w, 3): the folder's picture of that number, or random values where no folder is named."""
     shape = imported.network.in_shape
     if not folder:
         return np.random.default_rng(1 + draw).random((1, *shape), np.float32)
@@ -91,7 +91,7 @@ def read_input(folder: str, imported: Imported, draw: int) -> NDArray[np.float32
 
 
 def row(name: str, draws: int, path: Path, images: str = "") -> tuple[int, list[float], list[float]]:
-    """(layers, differences of heads, of boxes), each: mpnet - ONNX Runtime, mpnet - float64, engine - float64.
+    """Return (layers, differences of heads, of boxes), each: mpnet - ONNX Runtime, mpnet - float64, engine - float64.
 
     Of heads over their largest value.
     """

@@ -56,7 +56,7 @@ class Builder:
         bias: bool = True,
         largest: float = 1.0,
     ) -> str:
-        """largest: of the values that are read."""
+        """Add a convolution. largest: of the values that are read."""
         inputs = self.channels[x] // groups
         deviation = ((RELU if act else LINEAR) / (inputs * size * size)) ** 0.5 / largest
         weights = self.constant(self.random.normal(0, deviation, (filters, inputs, size, size)))
@@ -145,7 +145,7 @@ def _sppf(b: Builder, x: str, filters: int, act: str) -> str:
 
 
 def yolov8n(side: int = 64, act: str = "silu", classes: int = 80, tail: bool = True, w: int = 16) -> onnx.ModelProto:
-    """Ultralytics' YOLOv8n as its exporter writes it, batch norm folded; w: width of the first layer."""
+    """Build Ultralytics' YOLOv8n as its exporter writes it, batch norm folded; w: width of the first layer."""
     b = Builder(side)
     x = b.conv("images", w, 3, 2, act=act)
     x = _c2f(b, b.conv(x, 2 * w, 3, 2, act=act), 2 * w, 1, act, True)
@@ -221,7 +221,7 @@ ANCHORS = np.array(
 
 
 def yolov5n(side: int = 64, classes: int = 80, w: int = 16) -> onnx.ModelProto:
-    """Ultralytics' YOLOv5n, release 6."""
+    """Build Ultralytics' YOLOv5n, release 6."""
     b, act = Builder(side, 1), "silu"
     x = b.conv("images", w, 6, 2, act=act, pads=[2] * 4)
     x = _c3(b, b.conv(x, 2 * w, 3, 2, act=act), 2 * w, 1)
@@ -237,7 +237,7 @@ def yolov5n(side: int = 64, classes: int = 80, w: int = 16) -> onnx.ModelProto:
 
 
 def yolov3_tiny(side: int = 64, classes: int = 80, w: int = 16) -> onnx.ModelProto:
-    """YOLOv3-tiny in Ultralytics' form: batch norm of its own, LeakyReLU 0.1, two heads."""
+    """Build YOLOv3-tiny in Ultralytics' form: batch norm of its own, LeakyReLU 0.1, two heads."""
     b = Builder(side, 2)
     x, p4 = "images", ""
     for filters in (w, 2 * w, 4 * w, 8 * w, 16 * w):
@@ -254,7 +254,7 @@ def yolov3_tiny(side: int = 64, classes: int = 80, w: int = 16) -> onnx.ModelPro
 
 
 def yolox_nano(side: int = 64, classes: int = 80, decode: bool = True) -> onnx.ModelProto:
-    """Megvii's YOLOX-nano: focus, depthwise convolutions, decoupled heads."""
+    """Build Megvii's YOLOX-nano: focus, depthwise convolutions, decoupled heads."""
     b, act = Builder(side, 3), "silu"
 
     def dw(x: str, filters: int, size: int = 3, stride: int = 1) -> str:
@@ -308,7 +308,7 @@ def _inverted(b: Builder, x: str, filters: int, stride: int, expand: int, act: s
 
 
 def mobilenet_v2_ssdlite(side: int = 192, classes: int = 21) -> onnx.ModelProto:
-    """MobileNetV2 with SSDLite heads on four grids; boxes decoded to corners."""
+    """Build MobileNetV2 with SSDLite heads on four grids; boxes decoded to corners."""
     b = Builder(side, 4)
     x = b.conv("images", 32, 3, 2, act="relu6", bn=True)
     x, features = _inverted(b, x, 16, 1, 1), []
@@ -350,7 +350,7 @@ def mobilenet_v2_ssdlite(side: int = 192, classes: int = 21) -> onnx.ModelProto:
 
 
 def mobilenet_v3_small(side: int = 64, classes: int = 10) -> onnx.ModelProto:
-    """torchvision's MobileNetV3-small: hard swish, squeeze and excitation with a hard sigmoid."""
+    """Build torchvision's MobileNetV3-small: hard swish, squeeze and excitation with a hard sigmoid."""
     b = Builder(side, 5)
     x = b.conv("images", 16, 3, 2, act="HardSwish", bn=True)
     for size, wide, filters, squeeze, act, stride in (
@@ -383,7 +383,7 @@ def _dense(b: Builder, x: str, outputs: int) -> str:
 
 
 def efficientnet_lite0(side: int = 64, classes: int = 10) -> onnx.ModelProto:
-    """EfficientNet-Lite0 with TensorFlow's padding, which is one more behind than before at stride 2."""
+    """Build EfficientNet-Lite0 with TensorFlow's padding, which is one more behind than before at stride 2."""
     b = Builder(side, 6)
 
     def conv_same(x: str, filters: int, size: int, stride: int, groups: int, act: str) -> str:
@@ -411,7 +411,7 @@ def efficientnet_lite0(side: int = 64, classes: int = 10) -> onnx.ModelProto:
 
 
 def resnet18(side: int = 64, classes: int = 10) -> onnx.ModelProto:
-    """torchvision's ResNet-18."""
+    """Build torchvision's ResNet-18."""
     b = Builder(side, 7)
     x = b.pool(b.conv("images", 64, 7, 2, act="Relu", bn=True), 3, 2, 1)
     for filters in (64, 128, 256, 512):

@@ -22,7 +22,8 @@ def _transpose(b: Builder, x: str, *order: int) -> str:
 
 
 def by_heads(b: Builder, x: str) -> str:
-    """YOLOv10's, 11's and 26's: queries, keys and values of one head side by side; the values go through a convolution too."""
+    """Build YOLOv10's, 11's and 26's: queries, keys and values of one head side by side; the values go through a convolution
+    too."""
     joined = b.reshape(b.conv(x, HEADS * (2 * KEY + VALUE)), [1, HEADS, 2 * KEY + VALUE, PIXELS])
     q, k, v = b.node("Split", [joined, b.constant([KEY, KEY, VALUE], np.int64)], 1, 3, axis=2)
     q = _transpose(b, b.node("Mul", [q, b.constant(KEY**-0.5)]), 0, 1, 3, 2)
@@ -33,7 +34,7 @@ def by_heads(b: Builder, x: str) -> str:
 
 
 def by_areas(b: Builder, x: str) -> str:
-    """YOLOv12's: quarters of the image, each by itself."""
+    """Build YOLOv12's: quarters of the image, each by itself."""
     areas, pixels, channels = 4, PIXELS // 4, 3 * VALUE
     rows = _transpose(b, b.reshape(b.conv(x, HEADS * channels), [1, HEADS * channels, PIXELS]), 0, 2, 1)
     heads = _transpose(
@@ -51,7 +52,8 @@ def by_areas(b: Builder, x: str) -> str:
 
 
 def by_two_convolutions(b: Builder, x: str) -> str:
-    """As YOLOv12's authors wrote it: queries and keys of one convolution, values of another, which also go on by themselves."""
+    """Build attention as YOLOv12's authors wrote it: queries and keys of one convolution, values of another, which also go on
+    by themselves."""
     width = HEADS * VALUE
     values = b.conv(x, width)
     rows, of_values = (
@@ -69,7 +71,8 @@ def by_two_convolutions(b: Builder, x: str) -> str:
 
 
 def by_positions(b: Builder, x: str) -> str:
-    """As transformers write it: three tensors of positions by channels, the products divided, the shares first."""
+    """Build attention as transformers write it: three tensors of positions by channels, the products divided, the shares
+    first."""
     rows = b.reshape(b.conv(x, 3 * HEADS * VALUE), [1, 3, HEADS, VALUE, PIXELS])
     q, k, v = (
         _transpose(b, b.node("Gather", [rows, b.constant(np.array(kind), np.int64)], axis=1), 0, 1, 3, 2) for kind in range(3)

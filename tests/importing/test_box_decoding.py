@@ -43,7 +43,7 @@ def _boxes(b: Builder, bins: int, distances: str, corners: bool, angle: str = ""
 
 
 def detector(kind: str, joined: bool) -> Any:
-    """A small network with a head of the kind: masks (with prototypes), keypoints, angles, or the best boxes as
+    """Build a small network with a head of the kind: masks (with prototypes), keypoints, angles, or the best boxes as
     they are. joined: whether bins and classes are one tensor of each grid, as older exporters write them."""
     b = Builder(SIDE)
     bins = 1 if kind == "best" else 16

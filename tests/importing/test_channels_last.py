@@ -40,7 +40,7 @@ def _linear(b: Builder, x: str, inputs: int, outputs: int) -> str:
 
 
 def convnext(b: Builder, x: str) -> str:
-    """Rows of channels behind a Transpose, and back."""
+    """Build rows of channels behind a Transpose, and back."""
     y = _norm(b, _turned(b, b.conv(x, CHANNELS, 3, groups=CHANNELS), 0, 2, 3, 1))
     y = _linear(b, _gelu(b, _linear(b, y, CHANNELS, 2 * CHANNELS)), 2 * CHANNELS, CHANNELS)
     scaled = b.node("Mul", [_turned(b, y, 0, 3, 1, 2), b.constant(b.random.uniform(0.5, 1, (CHANNELS, 1, 1)))])
@@ -48,7 +48,8 @@ def convnext(b: Builder, x: str) -> str:
 
 
 def transformer(b: Builder, x: str) -> str:
-    """A class's row before those of pixels, a place's constant, attention, a row's network; the first row is what leaves."""
+    """Build a class's row before those of pixels, a place's constant, attention, a row's network; the first row is what
+    leaves."""
     rows = _turned(b, b.reshape(x, [1, CHANNELS, 16]), 0, 2, 1)
     rows = b.node("Concat", [b.constant(b.random.normal(0, 1, (1, 1, CHANNELS))), rows], axis=1)
     rows = b.node("Add", [rows, b.constant(b.random.normal(0, 1, (1, 17, CHANNELS)))])
@@ -65,7 +66,7 @@ def transformer(b: Builder, x: str) -> str:
 
 
 def split_attention(b: Builder, x: str) -> str:
-    """ResNeSt's, with the shares of two halves."""
+    """Build ResNeSt's, with the shares of two halves."""
     splits = b.reshape(x, [1, 2, CHANNELS // 2, 4, 4])
     total = b.node("ReduceSum", [splits, b.constant([1], np.int64)], CHANNELS // 2, keepdims=0)
     pooled = b.node("GlobalAveragePool", [total], CHANNELS // 2)
@@ -76,7 +77,7 @@ def split_attention(b: Builder, x: str) -> str:
 
 
 def selective_kernels(b: Builder, x: str) -> str:
-    """SKNet's: two tensors side by side on an axis of their own."""
+    """Build SKNet's: two tensors side by side on an axis of their own."""
     branches = [b.node("Unsqueeze", [y, b.constant([1], np.int64)]) for y in (x, b.conv(x, CHANNELS, 3, act="Relu"))]
     pair = b.node("Concat", branches, 1, axis=1)
     total = b.node("ReduceSum", [pair, b.constant([1], np.int64)], CHANNELS, keepdims=0)
@@ -86,7 +87,7 @@ def selective_kernels(b: Builder, x: str) -> str:
 
 
 def band(b: Builder, x: str) -> str:
-    """ECA's: one filter along the channels."""
+    """Build ECA's: one filter along the channels."""
     row = b.reshape(b.node("ReduceMean", [x], axes=[2, 3], keepdims=0), [1, 1, CHANNELS])
     row = b.node("Conv", [row, b.constant(b.random.normal(0, 1, (1, 1, 3)))], kernel_shape=[3], pads=[1, 1])
     gate = b.reshape(b.node("Sigmoid", [row]), [1, CHANNELS, 1, 1])
@@ -95,7 +96,7 @@ def band(b: Builder, x: str) -> str:
 
 
 def whole_norm(b: Builder, x: str) -> str:
-    """PoolFormer's: the mean and variance of a whole image."""
+    """Build PoolFormer's: the mean and variance of a whole image."""
     row = b.reshape(x, [1, 1, -1])
     row = b.node("InstanceNormalization", [row, b.constant([1.0]), b.constant([0.0])], epsilon=1e-3)
     scaled = b.node("Mul", [b.reshape(row, [1, CHANNELS, 4, 4]), b.constant(b.random.normal(1, 0.2, (CHANNELS, 1, 1)))])
@@ -103,7 +104,7 @@ def whole_norm(b: Builder, x: str) -> str:
 
 
 def finer_pixels(b: Builder, x: str) -> str:
-    """Nearest pixels by a factor that is not whole."""
+    """Build nearest pixels by a factor that is not whole."""
     y = b.node(
         "Resize",
         [x, "", "", b.constant([1, CHANNELS, 7, 7], np.int64)],
@@ -116,7 +117,7 @@ def finer_pixels(b: Builder, x: str) -> str:
 
 
 def normalised_weights(b: Builder, x: str) -> str:
-    """Weights that are normalised when the model runs: a batch norm in training, of constants."""
+    """Build weights that are normalised when the model runs: a batch norm in training, of constants."""
     flat = b.constant(b.random.normal(0.1, 2, (1, CHANNELS, 30)))
     statistics = [b.constant(b.random.uniform(0.2, 0.3, CHANNELS)), *[b.constant(np.zeros(CHANNELS)) for _ in range(3)]]
     results = b.node("BatchNormalization", [flat, *statistics], 1, 3, epsilon=1e-6, training_mode=1)

@@ -13,7 +13,7 @@ SHAPE = (2, 4, 4)
 
 
 def chain(gates: int, unread: int) -> LayerGraph:
-    """relu6(x + 3) so many times, one behind the other, and operations that nothing reads."""
+    """Build relu6(x + 3) so many times, one behind the other, and operations that nothing reads."""
     operations = [
         LayerOperation("activation", [], ["image"], f"unread {index}", SHAPE, {"word": "relu"}) for index in range(unread)
     ]
@@ -39,7 +39,7 @@ def test_new_operations_stay_where_others_left(unread: int) -> None:
 
 
 def branch(name: str, size: int, groups: int = 1, stride: int = 1, dilation: int = 1, x: str = "x") -> LayerOperation:
-    """A convolution of 4 channels by random weights that keeps the sides, over the stride."""
+    """Build a convolution of 4 channels by random weights that keeps the sides, over the stride."""
     random = np.random.default_rng(size + stride)
     values = {
         "weights": random.normal(size=(4, 4 // groups, size, size)).astype(np.float32),
@@ -61,7 +61,7 @@ SHAPES = ((4, 6, 6), (4, 6, 6))
 
 
 def summed(*branches: LayerOperation, kept_tensor: str = "") -> tuple[LayerGraph, int]:
-    """The sum of all branches of one tensor, and how many were merged."""
+    """Build the sum of all branches of one tensor, and how many were merged."""
     operations = [LayerOperation("maxpool", [], ["image"], "x", SHAPES[0]), *branches]
     total = branches[0].output
     for number, branch_operation in enumerate(branches[1:]):

@@ -63,14 +63,14 @@ def mutated(content: bytes, seed: int) -> bytes:
 
 
 def import_all(folder: Path, *arguments: str) -> list[str]:
-    """What imports of all files in a folder ended in, one line each: within 10 s of CPU time each, and 1 GB together."""
+    """Return what imports of all files in a folder ended in, one line each: within 10 s of CPU time each, and 1 GB together."""
     process = subprocess.run([sys.executable, "-c", TRY, str(folder), *arguments], capture_output=True, text=True, timeout=300)
     assert process.returncode == 0, process.stderr[-500:] or process.stdout[-500:]
     return process.stdout.splitlines()
 
 
 def refused_in_one_line(content: bytes, suffix: str, folder: Path) -> None:
-    """200 mutations of a file under a memory limit: each is imported, or refused in one line that names it."""
+    """Import 200 mutations of a file under a memory limit: each is imported, or refused in one line that names it."""
     folder.mkdir()
     for seed in range(200):
         (folder / f"m{seed:03d}{suffix}").write_bytes(mutated(content, seed))
@@ -86,7 +86,7 @@ def test_mutated_files_end_in_one_line_under_a_memory_limit(tmp_path: Path) -> N
 
 
 def delimited(field: int, content: bytes) -> bytes:
-    """A field of a protobuf message, of less than 256 MB."""
+    """Return a field of a protobuf message, of less than 256 MB."""
     size = len(content)
     return bytes([field << 3 | 2, *(size >> shift & 127 | 128 for shift in (0, 7, 14)), size >> 21]) + content
 
@@ -179,7 +179,7 @@ def test_weights_in_a_file_beside_the_model_are_read(tmp_path: Path) -> None:
 
 
 def _open(path: Path, *axes: int) -> Path:
-    """A model of 8x8 pixels, or of any height (axis 2) or width (axis 3)."""
+    """Build a model of 8x8 pixels, or of any height (axis 2) or width (axis 3)."""
     b = Builder(8)
     model = b.model([b.conv("images", 4)])
     for axis in axes:
@@ -204,7 +204,7 @@ def test_a_size_that_the_file_does_not_have_is_refused(axes: tuple[int, ...], fi
 
 
 def _filled(b: Builder, *shape: int) -> str:
-    """A constant of that shape that takes some bytes in the file."""
+    """Return a constant of that shape that takes some bytes in the file."""
     return str(b.node("ConstantOfShape", [b.constant(shape, np.int64)]))
 
 

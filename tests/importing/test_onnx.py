@@ -61,7 +61,7 @@ def build_small_model(*, add_layers: Callable[[Builder, str], str]) -> Any:
 
 
 def _repeated(b: Builder, x: str) -> str:
-    """Pixels three times along both axes, as Keras 3 writes it."""
+    """Repeat pixels three times along both axes, as Keras 3 writes it."""
     x = b.reshape(b.node("Transpose", [x], perm=[0, 2, 3, 1]), [1, 8, 1, 8, 8])
     x = b.node("Tile", [x, b.constant([1, 1, 3, 1, 1], np.int64)])
     x = b.node("Tile", [b.reshape(x, [1, 24, 8, 1, 8]), b.constant([1, 1, 1, 3, 1], np.int64)])

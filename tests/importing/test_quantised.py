@@ -55,7 +55,7 @@ def quantised(model: onnx.ModelProto, folder: Path, per_channel: bool, **kinds: 
 
 
 def integers(path: Path) -> dict[bytes, None]:
-    """The weights of four dimensions in a file, in order, as bytes."""
+    """Return the weights of four dimensions in a file, in order, as bytes."""
     return {
         np.ascontiguousarray(array).tobytes(): None
         for tensor in onnx.load(path).graph.initializer

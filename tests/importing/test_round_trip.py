@@ -73,7 +73,7 @@ def test_channel_shuffles_come_back(target: str, tmp_path: Path) -> None:
 
 
 def export_and_import(name: str, target: str, folder: Path) -> tuple[Path, Imported, Imported]:
-    """A network of another program, imported; exported again, the file; and imported from there."""
+    """Import a network of another program, export it again, and import the file."""
     source = folder / "model.onnx"
     onnx.save(MODELS[name](), source)
     first = import_model(source)
@@ -87,7 +87,7 @@ def export_and_import(name: str, target: str, folder: Path) -> tuple[Path, Impor
 
 
 def decoders(model: Any) -> list[tuple[Any, ...]]:
-    """What boxes of each head are made by."""
+    """Return what boxes of each head are made by."""
     return [(yolo.decoder, yolo.anchors, yolo.classes) for yolo in model.network.yolos]
 
 

@@ -18,7 +18,7 @@ SIDE = 32
 
 
 def _mobile(tf: Any, x: Any) -> Any:
-    """Depthwise blocks, squeeze and excitation, a classifier."""
+    """Build depthwise blocks, squeeze and excitation, a classifier."""
     k = tf.keras.layers
     x = k.ReLU(6.0)(k.BatchNormalization()(k.Conv2D(16, 3, strides=2, padding="same", use_bias=False)(x)))
     y = k.ReLU(6.0)(k.BatchNormalization()(k.DepthwiseConv2D(3, padding="same", use_bias=False)(x)))
@@ -31,7 +31,7 @@ def _mobile(tf: Any, x: Any) -> Any:
 
 
 def _detector(tf: Any, x: Any) -> Any:
-    """Two grids, joined and parted channels, most activations."""
+    """Build two grids, joined and parted channels, most activations."""
     k = tf.keras.layers
     x = k.LeakyReLU(negative_slope=0.1)(k.Conv2D(16, 3, padding="same")(x))
     x = k.MaxPooling2D()(k.PReLU(shared_axes=[1, 2], alpha_initializer="glorot_uniform")(k.Conv2D(16, 3, padding="same")(x)))
@@ -44,7 +44,7 @@ def _detector(tf: Any, x: Any) -> Any:
 
 
 def _function(tf: Any, x: Any) -> Any:
-    """What is written without Keras: space to depth, slices, arithmetic with constants, nearest resizing."""
+    """Build what is written without Keras: space to depth, slices, arithmetic with constants, nearest resizing."""
     random = np.random.default_rng(5)
     x = tf.nn.space_to_depth(x, 2)
     x = tf.nn.relu6(tf.nn.conv2d(x, random.normal(0, 0.3, (3, 3, 12, 16)).astype("f"), 2, "SAME") + np.float32(0.5))
@@ -59,7 +59,7 @@ NETWORKS: dict[str, Callable[[Any, Any], Any]] = {"mobile": _mobile, "detector":
 
 
 def converted(tf: Any, name: str, folder: Path, **options: Any) -> Path:
-    """A network as its converter writes it, with random weights and batch norms."""
+    """Return a network as its converter writes it, with random weights and batch norms."""
     tf.keras.utils.set_random_seed(7)
     if name == "function":
         signature = tf.TensorSpec((1, SIDE, SIDE, 3), tf.float32)

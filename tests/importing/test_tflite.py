@@ -122,7 +122,7 @@ def test_what_has_no_form_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def _edited(path: Path, change: Callable[[Any, Any], None]) -> Path:
-    """A file with something else in its objects."""
+    """Return a file with something else in its objects."""
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema
 
@@ -135,7 +135,7 @@ def _edited(path: Path, change: Callable[[Any, Any], None]) -> Path:
 
 
 def _made_sparse(block: int) -> Callable[[Any, Any], None]:
-    """Every second group of `block` input channels of the first weights is 0 and not stored."""
+    """Return a change after which every second group of `block` input channels of the first weights is 0 and not stored."""
 
     def change(model: Any, schema: Any) -> None:
         tensor = next(t for t in model.subgraphs[0].tensors if list(t.shape)[1:3] == [3, 3] and t.shape[3] % (2 * block) == 0)
@@ -187,7 +187,7 @@ def test_sparse_constants_are_made_dense(block: int, tmp_path: Path) -> None:
 
 
 def _with_shape_computed(model: Any, schema: Any) -> None:
-    """As Keras' converter flattens an image of an open batch: SHAPE, STRIDED_SLICE, PACK, RESHAPE."""
+    """Flatten as Keras' converter flattens an image of an open batch: SHAPE, STRIDED_SLICE, PACK, RESHAPE."""
     graph = model.subgraphs[0]
 
     def tensor(kind: int, shape: list[int], values: np.ndarray | None = None) -> int:

@@ -40,7 +40,7 @@ class ConvCase:
 
     @property
     def products(self) -> int:
-        """Multiplications of the call."""
+        """Count the multiplications of the call."""
         s = self.shape
         return self.images * s.out_h * s.out_w * s.out_channels * s.depth
 
@@ -54,7 +54,7 @@ class ConvCase:
 
 
 def _values(rng: np.random.Generator, fill: str, stored_type: StoredType, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Activations of a stored type."""
+    """Return activations of a stored type."""
     if stored_type.is_code:
         low, high = np.iinfo(stored_type.dtype).min, np.iinfo(stored_type.dtype).max
         if fill in ("lowest", "highest"):
@@ -78,7 +78,7 @@ def _values(rng: np.random.Generator, fill: str, stored_type: StoredType, shape:
 
 
 def _move(array: NDArray[Any], elements: int) -> NDArray[Any]:
-    """A copy that starts `elements` elements behind a fresh allocation."""
+    """Return a copy that starts `elements` elements behind a fresh allocation."""
     room = np.empty(array.size + elements, array.dtype)
     copy = room[elements:].reshape(array.shape)
     copy[...] = array
@@ -86,7 +86,7 @@ def _move(array: NDArray[Any], elements: int) -> NDArray[Any]:
 
 
 def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str, Any]]:
-    """(weights, x, keyword arguments of conv without out, ranges and threads)."""
+    """Return (weights, x, keyword arguments of conv without out, ranges and threads)."""
     rng = np.random.default_rng(case.seed)
     s = case.shape
     stored_type = precision(case.precision).stored
@@ -128,7 +128,7 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
 
 
 def output_shape(case: ConvCase) -> tuple[int, int, int, int]:
-    """Of the result."""
+    """Return the shape of the result."""
     height, width = case.shape.out_h, case.shape.out_w
     if case.pool is not None:
         height, width = (height + case.pool) // 2, (width + case.pool) // 2
@@ -136,7 +136,7 @@ def output_shape(case: ConvCase) -> tuple[int, int, int, int]:
 
 
 def small_shapes() -> list[ConvShape]:
-    """Every kind of geometry, with channel counts around the vector lengths."""
+    """Return every kind of geometry, with channel counts around the vector lengths."""
     shapes = [
         ConvShape(1, 1, 1, 1, 1),
         ConvShape(5, 7, 3, 16, 3, 1, 1),
@@ -165,7 +165,7 @@ def small_shapes() -> list[ConvShape]:
 
 
 def narrow_shapes() -> list[ConvShape]:
-    """Few channels at widths that two or four divide: some tables compute pixels beside each other."""
+    """Return few channels at widths that two or four divide: some tables compute pixels beside each other."""
     return [
         ConvShape(6, 8, 8, 8, 1),
         ConvShape(5, 16, 8, 4, 1),
@@ -184,7 +184,7 @@ def narrow_shapes() -> list[ConvShape]:
 
 
 def winograd_shapes() -> list[ConvShape]:
-    """3x3 with enough channels, sizes around the 4x4 tile."""
+    """Return 3x3 shapes with enough channels, sizes around the 4x4 tile."""
     return [
         ConvShape(h, w, c, k, 3, 1, p)
         for h, w, c, k, p in (
@@ -202,7 +202,8 @@ def winograd_shapes() -> list[ConvShape]:
 
 
 def conv_cases() -> list[ConvCase]:
-    """What the equality tests run through: of all each MPNET_CASES_EVERY-th, where levels.c compares the kernels besides."""
+    """Return what the equality tests run through: of all each MPNET_CASES_EVERY-th, where levels.c compares the kernels
+    besides."""
     cases = []
     seed = 0
     result_types = tuple(STORED_TYPES)
@@ -237,7 +238,7 @@ def conv_cases() -> list[ConvCase]:
 
 
 def edge_cases() -> list[ConvCase]:
-    """Filters of 1x7 and such, in squares whose other taps are 0."""
+    """Return filters of 1x7 and such, in squares whose other taps are 0."""
     shapes = [
         (ConvShape(9, 8, 6, 20, 7, 1, 3), (3, 3, 0, 6)),
         (ConvShape(8, 9, 16, 33, 7, 1, 3), (0, 6, 3, 3)),
@@ -257,7 +258,7 @@ def edge_cases() -> list[ConvCase]:
 
 
 def finished_cases() -> list[ConvCase]:
-    """Whole vectors of channels and tiles with each activation that some tables apply to sums before they are stored."""
+    """Return whole vectors of channels and tiles with each activation that some tables apply to sums before they are stored."""
     shapes = [
         ConvShape(5, 7, 6, 16, 1),
         ConvShape(9, 6, 5, 40, 1),
@@ -277,7 +278,7 @@ def finished_cases() -> list[ConvCase]:
 
 
 def pooled_cases() -> list[ConvCase]:
-    """With the pooling behind them: every shape, odd and even sides, more rows than are pooled at a time."""
+    """Return cases with the pooling behind them: every shape, odd and even sides, more rows than are pooled at a time."""
     cases = []
     shapes = [*small_shapes(), *winograd_shapes(), *narrow_shapes()]
     shapes += [ConvShape(23, 300, 3, 17, 3, 1, 1), ConvShape(34, 33, 20, 40, 3, 1, 1)]
@@ -305,7 +306,8 @@ def pooled_cases() -> list[ConvCase]:
 
 
 def first_layer_cases() -> list[ConvCase]:
-    """Three channels, 3x3, pooled without an incomplete window: some tables have kernels of their own for these."""
+    """Return cases of three channels, 3x3, pooled without an incomplete window: some tables have kernels of their own for
+    these."""
     cases = []
     for row in PRECISIONS.values():
         for result_type in STORED_TYPES:

@@ -30,13 +30,13 @@ WRITE_A_PART = ("copy_channels",)
 
 
 def oracle() -> ReferenceKernels:
-    """The oracle itself, unless MPNET_ORACLE names a folder."""
+    """Return the oracle itself, unless MPNET_ORACLE names a folder."""
     folder = os.environ.get("MPNET_ORACLE")
     return RecordedKernels(Path(folder)) if folder else ReferenceKernels()
 
 
 def _name_arguments(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
-    """Every argument that decides what a function of the oracle gives, and where it puts that."""
+    """Yield every argument that decides what a function of the oracle gives, and where it puts that."""
     names = [*inspect.signature(function).parameters]
     for position, value in enumerate(arguments):
         name = names[min(position, len(names) - 1)]  # the last one takes all that are left
@@ -52,7 +52,7 @@ def _name_arguments(function: Callable[..., Any], arguments: tuple[Any, ...]) ->
 
 
 def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A tuple one by one: arrays in it count by their values, of which a text would leave out most."""
+    """Yield a tuple's elements one by one: arrays in it count by their values, of which a text would leave out most."""
     if isinstance(value, tuple):
         for number, element in enumerate(value):
             yield from _flatten(f"{name}.{number}", element)

@@ -26,7 +26,7 @@ LEVELS = isa.usable_levels()
 
 
 def run(kernels: Any, case: ConvCase, threads: int = 1) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """(result, ranges, zeros where none are measured); raises when bytes around the result were touched."""
+    """Return (result, ranges, zeros where none are measured); raises when bytes around the result were touched."""
     weights, x, options = conv_arguments(case)
     dtype = STORED_TYPES[case.result_type].dtype
     shape = output_shape(case)
@@ -43,12 +43,12 @@ def run(kernels: Any, case: ConvCase, threads: int = 1) -> tuple[NDArray[Any], N
 
 
 def have_same_bits(expected: NDArray[Any], actual: NDArray[Any]) -> bool:
-    """Equal bits, so that -0 and 0 differ."""
+    """Return whether bits are equal, so that -0 and 0 differ."""
     return expected.tobytes() == actual.tobytes()
 
 
 def is_slow(number: int, case: ConvCase) -> bool:
-    """The largest, and two thirds of those that are no small ones: together they take long."""
+    """Return whether a shape is among the largest, or two thirds of those that are no small ones: together they take long."""
     return case.products > 1 << 21 or (case.products > 1 << 17 and number % 3 > 0)
 
 
@@ -85,7 +85,7 @@ def test_empty_edges_are_not_summed_where_half_of_the_taps_are_left(level: str, 
 
 
 def call(level: str, shape: ConvShape, x: NDArray[np.float32], **change: Any) -> NDArray[np.float32]:
-    """A plain fp32 convolution, all weights 1."""
+    """Run a plain fp32 convolution, all weights 1."""
     kernels = isa.kernels(level)
     weights = np.ones((shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size), np.float32)
     packed = kernels.pack_conv(shape, precision("fp32"), weights)
@@ -282,7 +282,7 @@ def test_sums_of_the_largest_narrow_weights_and_codes_are_exact(level: str, row:
 
 
 def in_groups(rng: np.random.Generator, row: Precision, shape: ConvShape) -> NDArray[np.int8]:
-    """Random codes, times a random multiplier for each filter, tap and 32 input channels."""
+    """Return random codes, times a random multiplier for each filter, tap and 32 input channels."""
     channels = shape.in_channels // shape.groups
     size = (shape.out_channels, channels, shape.size, shape.size)
     codes = rng.integers(-row.largest_code, row.largest_code + 1, size)

@@ -12,7 +12,7 @@ STRIPS = tuple(3 << bits for bits in (12, 15, 18))  # bytes that are done at onc
 
 
 def definition(crc: int, data: bytes) -> int:
-    """By a table of all bytes, each made bit by bit."""
+    """Compute by a table of all bytes, each made bit by bit."""
     table = []
     for byte in range(256):
         for _ in range(8):

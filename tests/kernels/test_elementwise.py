@@ -25,7 +25,7 @@ COUNTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 70001)
 
 
 def agree(call: Any, out: NDArray[Any], description: str) -> None:
-    """call(kernels, out, threads) on the oracle and every level; guard bytes around out stay."""
+    """Compare call(kernels, out, threads) on the oracle and every level; guard bytes around out stay."""
     expected = np.empty_like(out)
     call(ORACLE, expected, 1)
     for level in LEVELS:
@@ -39,7 +39,7 @@ def agree(call: Any, out: NDArray[Any], description: str) -> None:
 
 
 def values(seed: int, count: int, dtype: Any) -> NDArray[Any]:
-    """Random values with ties, zeros of both signs, subnormals and the largest finite numbers among them."""
+    """Return random values with ties, zeros of both signs, subnormals and the largest finite numbers among them."""
     rng = np.random.default_rng(seed)
     x = (rng.standard_normal(count) * 10.0 ** rng.integers(-3, 3, count)).astype(np.float32)
     special = np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-41, -1e-41, 6e-8, 65504, -65504, 0.49999997, 12.75])
@@ -49,12 +49,12 @@ def values(seed: int, count: int, dtype: Any) -> NDArray[Any]:
 
 
 def to_stored_type(x: NDArray[np.float32], dtype: Any) -> NDArray[Any]:
-    """x, or the codes nearest to it."""
+    """Return x, or the codes nearest to it."""
     return np.clip(x, -128, 127).astype(dtype) if dtype in CODES else narrowed(x, dtype)
 
 
 def quant(seed: int, images: int, offset: bool = False) -> TensorQuant:
-    """Parameters with exact halves as results, so that ties occur."""
+    """Return parameters with exact halves as results, so that ties occur."""
     rng = np.random.default_rng(seed)
     return TensorQuant(
         rng.choice(np.array([1.0, 0.5, 0.037, 2.0**-20], np.float32), images),
@@ -177,7 +177,7 @@ def test_avgpool(dtype: Any) -> None:
 
 
 def bound(function: str, x: NDArray[Any], *arguments: Any) -> Any:
-    """A call for `agree` of what has no method of its own; out follows x, threads come last."""
+    """Return a call for `agree` of what has no method of its own; out follows x, threads come last."""
 
     def call(kernels: Kernels, out: NDArray[Any], threads: int) -> None:
         kernels.run_call(Binder(kernels, threads).call(function, x, out, *arguments), function)

@@ -41,7 +41,7 @@ def call(kernels: Any, function: str, x: NDArray[Any], *arguments: Any, threads:
 
 
 def factors(rng: np.random.Generator, count: int, low: int, high: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Multipliers, the least and the largest among them, and shifts; the last is 0."""
+    """Return multipliers, the least and the largest among them, and shifts; the last is 0."""
     multiplier = rng.choice(np.array([1 << 30, (1 << 31) - 1, *rng.integers(1 << 30, 1 << 31, 6)]), count).astype(np.int32)
     shift = rng.integers(low, high + 1, count).astype(np.int32)
     multiplier[-1] = shift[-1] = 0
@@ -51,7 +51,7 @@ def factors(rng: np.random.Generator, count: int, low: int, high: int) -> tuple[
 def convolved(
     kernels: Any, shape: ConvShape, row: Precision, result_precision: Precision, leaky: bool, pool: int | None, threads: int = 1
 ) -> NDArray[Any]:
-    """Codes of two images."""
+    """Return codes of two images."""
     rng = np.random.default_rng(shape.depth + shape.out_channels)
     largest = row.largest_code
     weights = rng.integers(

@@ -19,7 +19,7 @@ CASE = "avgpool-F32-17"
 
 @pytest.fixture(scope="module")
 def levels(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
-    """The runner, able to break a kernel of the best level."""
+    """Return the runner, able to break a kernel of the best level."""
     if not (shutil.which("make") and shutil.which("gcc")):
         pytest.skip("SKIPPED: no make and gcc")
     if isa.usable_levels() == ("scalar",):

@@ -45,7 +45,7 @@ def convolved(
     threads: int = 1,
     **keywords: Any,
 ) -> NDArray[Any]:
-    """out, filled."""
+    """Return out, filled."""
     packed = kernels.pack_conv(shape, row, np.ascontiguousarray(weights))
     rng, binder = np.random.default_rng(3), Binder(kernels, threads)
     scale, bias = rng.random(shape.out_channels).astype(np.float32), rng.standard_normal(shape.out_channels).astype(np.float32)

@@ -17,7 +17,7 @@ SHAPE = ConvShape(64, 48, 24, 40, 3, 1, 1)
 
 
 def convolved(seed: int, threads: int) -> NDArray[np.float32]:
-    """A convolution of several blocks."""
+    """Run a convolution of several blocks."""
     table, rng = kernels(active_level()), np.random.Generator(np.random.PCG64(seed))
     weights = rng.standard_normal((SHAPE.out_channels, SHAPE.in_channels, SHAPE.size, SHAPE.size)).astype(np.float32)
     x = rng.standard_normal((3, SHAPE.in_h, SHAPE.in_w, SHAPE.in_channels)).astype(np.float32)

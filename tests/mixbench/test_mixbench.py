@@ -45,7 +45,7 @@ def experiment(folder: Path, strategy: str = "exhaustive", side: int = 64) -> Pa
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of tables of a small network: small.npz."""
+    """Return the folder of tables of a small network: small.npz."""
     folder = tmp_path_factory.mktemp("mixbench")
     make(experiment(folder), folder / "small.npz", workers=1)
     return folder
@@ -53,13 +53,13 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_problem(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`small` is the only problem."""
+    """Make `small` the only problem."""
     monkeypatch.setattr(mixbench.problem, "TABLES", tables)
 
 
 @pytest.fixture(scope="module")
 def front(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the exact front of the same network: front.npz, without what was ruled out."""
+    """Return a folder with the exact front of the same network: front.npz, without what was ruled out."""
     folder = tmp_path_factory.mktemp("front")
     make(experiment(folder, "exact_front"), folder / "front.npz", workers=1)
     # So few images rule nothing out before the last one: what the front beats is left out here.

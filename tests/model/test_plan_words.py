@@ -14,7 +14,7 @@ from tests.sweep.sweep_networks import yolov3_tiny
 
 
 def rows(network: NetworkSpec) -> list[dict[str, Any]]:
-    """As results and stores keep layers."""
+    """Return layers as results and stores keep them."""
     layers_and_selectors = zip(network.layers, layer_selectors(network), strict=True)
     return [
         {"name": layer.name, "selectors": list(selectors), "parameters": layer.parameters}

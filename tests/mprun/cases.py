@@ -60,7 +60,7 @@ def _yolo(mask: str, **keys: object) -> str:
 
 
 def residual() -> str:
-    """Shortcuts, halves of routes, mish."""
+    """Return a network of shortcuts, halves of routes, mish."""
     return (
         _net(40)
         + _conv(8, activation="mish")
@@ -78,7 +78,7 @@ def residual() -> str:
 
 
 def mobile() -> str:
-    """Depthwise convolutions, every activation, a global mean at the end, no head."""
+    """Return a network of depthwise convolutions, every activation, a global mean at the end, no head."""
     return (
         _net(24)
         + _conv(8, activation="relu6")
@@ -93,7 +93,7 @@ def mobile() -> str:
 
 
 def pyramid() -> str:
-    """Pools side by side, enough channels for Winograd, upsampling, boxes in the newer encodings."""
+    """Return a network of pools side by side, enough channels for Winograd, upsampling, boxes in the newer encodings."""
     return (
         _net(32)
         + _conv(16, stride=2)
@@ -116,7 +116,8 @@ def pyramid() -> str:
 
 
 def integer_only() -> str:
-    """All that integers alone have: activations, depthwise layers, sums, fused pools and others, joined tensors."""
+    """Return a network of all that integers alone have: activations, depthwise layers, sums, fused pools and others, joined
+    tensors."""
     return (
         _net(16)
         + _conv(8)
@@ -163,7 +164,7 @@ def _options(network: NetworkSpec, draw: random.Random) -> EngineOptions:
 
 
 def configuration(network: NetworkSpec, seed: int) -> Configuration:
-    """Random precisions, also of layers without weights, and random ways to quantise."""
+    """Draw random precisions, also of layers without weights, and random ways to quantise."""
     draw = random.Random(f"{network.source} {seed}")
     weights = random_weights(network, seed)
     while True:
@@ -187,7 +188,7 @@ def configuration(network: NetworkSpec, seed: int) -> Configuration:
 
 
 def integer_configuration(network: NetworkSpec, seed: int) -> Configuration:
-    """Random precisions in integers alone, also of layers without weights, and random ways to quantise."""
+    """Draw random precisions in integers alone, also of layers without weights, and random ways to quantise."""
     draw = random.Random(f"{network.source} {seed}")
     rows = [row for row in PRECISIONS.values() if row.carries_scale]
     weights = random_weights(network, seed)
@@ -213,12 +214,13 @@ def integer_configuration(network: NetworkSpec, seed: int) -> Configuration:
 
 
 def image(network: NetworkSpec) -> np.ndarray:
-    """The input of all configurations of a network."""
+    """Return the input of all configurations of a network."""
     return np.random.default_rng(len(network.layers)).random((1, *network.in_shape), np.float32)
 
 
 def write(folder: Path, count: int, levels: tuple[str, ...] = ()) -> None:
-    """`count` bundles of each network, a tenth of each kind of layer, their inputs, the expected tensors and heads.c's list."""
+    """Write `count` bundles of each network, a tenth of each kind of layer, their inputs, the expected tensors and heads.c's
+    list."""
     lines = []
     for name, text in {**NETWORKS, **INTEGER_ONLY, **FAMILY}.items():
         network = parse_cfg(text(), name)
@@ -235,7 +237,7 @@ def write(folder: Path, count: int, levels: tuple[str, ...] = ()) -> None:
 
 
 def compare(folder: Path) -> list[str]:
-    """The bundles whose tensors differ from the session's, removing what was found."""
+    """Return the bundles whose tensors differ from the session's, removing what was found."""
     differing = []
     for expected in sorted(folder.glob("*.expected")):
         actual = expected.with_suffix(".found")

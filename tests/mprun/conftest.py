@@ -43,7 +43,7 @@ class Program:
         return completed
 
     def compile(self, source: Path, program: Path) -> None:
-        """A C program over the library."""
+        """Compile a C program over the library."""
         subprocess.run(
             [
                 "gcc",
@@ -64,7 +64,7 @@ class Program:
 
 
 def mpnet(*words: object, code: int = 0) -> str:
-    """What `mpnet WORDS...` prints, in this process; on standard error when it fails as expected."""
+    """Return what `mpnet WORDS...` prints, in this process; on standard error when it fails as expected."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as exit_info:
         main([str(word) for word in words])
@@ -74,7 +74,7 @@ def mpnet(*words: object, code: int = 0) -> str:
 
 @pytest.fixture(scope="session")
 def mprun() -> Program:
-    """Built by `make mprun`, once for all processes that test."""
+    """Return the program built by `make mprun`, once for all processes that test."""
     if not (shutil.which("make") and shutil.which("gcc")):
         pytest.skip("SKIPPED: mprun is built by make and gcc, and one is missing")
     folder = core(["gcc"], [], "mprun")
@@ -83,7 +83,7 @@ def mprun() -> Program:
 
 @pytest.fixture(scope="session")
 def heads(mprun: Program, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """heads.c over the library."""
+    """Compile heads.c over the library."""
     program = tmp_path_factory.mktemp("heads") / "heads"
     mprun.compile(repository / "tests/mprun/heads.c", program)
     return program
@@ -91,7 +91,7 @@ def heads(mprun: Program, repository: Path, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two JPEGs and a PPM of the demo, of different sizes."""
+    """Return a folder with two JPEGs and a PPM of the demo, of different sizes."""
     folder = tmp_path_factory.mktemp("images")
     for number, size in enumerate([(224, 224), (300, 200), (97, 161)]):
         image = cv2.resize(scene("val", number)[0], size)[:, :, ::-1]
@@ -101,7 +101,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def mixed_cfg(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packaged detector with precisions in its cfg, weights and names beside it."""
+    """Return the packaged detector with precisions in its cfg, weights and names beside it."""
     files, folder = model_files(), tmp_path_factory.mktemp("mixed")
     text = Path(files.cfg).read_text(encoding="utf-8").replace("[convolutional]", "[convolutional]\nint8=1")
     text = text.replace("[convolutional]\nint8=1", "[convolutional]\nfp16=1", 1)
@@ -113,7 +113,7 @@ def mixed_cfg(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def jpeg_experiment(tmp_path: Path) -> Path:
-    """The tiny network with images as JPEGs and labels; the path of its experiment.yaml."""
+    """Write the tiny network with images as JPEGs and labels; return the path of its experiment.yaml."""
     path = write_experiment(tmp_path)
     for png in sorted((tmp_path / "images").glob("*.png")):
         cv2.imwrite(str(png.with_suffix(".jpg")), cv2.imread(str(png)))

@@ -21,14 +21,14 @@ EMULATOR = "qemu-aarch64-static -cpu cortex-a57"
 
 
 def commands(page: str) -> list[str]:
-    """The commands of the page, in order; comments and prose left out. The part on Python is for other boards."""
+    """Return the commands of the page, in order; comments and prose left out. The part on Python is for other boards."""
     page = page.split("## Python on the board")[0]
     blocks = re.findall(r"```(?:sh|console)\n(.*?)```", page, re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
 def run(command: str, folder: Path, repository: Path, statuses: tuple[int, ...] = (0,)) -> str:
-    """What a shell command prints; it must end with one of these exit statuses."""
+    """Return what a shell command prints; it must end with one of these exit statuses."""
     command = re.sub(r"^mpnet\b", shlex.join([sys.executable, "-m", "mpnet"]), command)
     completed = subprocess.run(
         command,
@@ -44,7 +44,7 @@ def run(command: str, folder: Path, repository: Path, statuses: tuple[int, ...] 
 
 
 def prepared(work: Path, board: Path) -> None:
-    """A network with an experiment and images as JPEGs, which the board has as well."""
+    """Write a network with an experiment and images as JPEGs, which the board has as well."""
     (board / "images").mkdir(parents=True)
     work.mkdir()
     experiment = write_experiment(work)

@@ -33,7 +33,7 @@ INTEGER_OPTIONS = QuantizationOptions(integer_only=True)
 
 
 def run_of(experiment: Path, precision: str) -> Path:
-    """The folder of a run in integers alone."""
+    """Return the folder of a run in integers alone."""
     return Path(
         json.loads(mpnet("run", experiment, *INTEGER_ONLY, "--set", f"precision={{default: {precision}}}", "--json"))["folder"]
     )
@@ -113,17 +113,17 @@ class BundleFile:
         self.sections = ffi.cast("mpb_section *", self._start + ffi.sizeof("mpb_header"))
 
     def records(self, section: int, kind: str) -> list[Any]:
-        """The records of a section."""
+        """Return the records of a section."""
         row = self.sections[section]
         first_record = ffi.cast(f"{kind} *", self._start + row.at)
         return [first_record + number for number in range(row.bytes // ffi.sizeof(kind))]
 
     def bytes_of(self, piece: Any) -> Any:
-        """A piece's numbers, as int32."""
+        """Return a piece's numbers, as int32."""
         return ffi.cast("int32_t *", self._start + self.sections[lib.MPB_DATA].at + piece.at)
 
     def with_crcs(self) -> bytes:
-        """The file with its CRCs made right."""
+        """Return the file with its CRCs made right."""
         pieces = [step.values for step in self.records(lib.MPB_STEPS, "mpb_step")]
         pieces += [convolution.bias for convolution in self.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")]
         for piece in pieces:
@@ -138,17 +138,17 @@ class BundleFile:
 
 
 def step_of(bundle: BundleFile, operation: int) -> Any:
-    """The first step of an operation."""
+    """Return the first step of an operation."""
     return next(step for step in bundle.records(lib.MPB_STEPS, "mpb_step") if step.operation == operation)
 
 
 def rules_of(bundle: BundleFile, operation: int) -> Any:
-    """The rules of that step."""
+    """Return the rules of that step."""
     return ffi.cast("mpb_integer_rules *", bundle.bytes_of(step_of(bundle, operation).values))
 
 
 def set_rules(operation: str, **fields: Any) -> Callable[[BundleFile], None]:
-    """A change of rules."""
+    """Return a change of rules."""
 
     def change(bundle: BundleFile) -> None:
         rules = rules_of(bundle, getattr(lib, f"MPB_{operation}"))
@@ -159,7 +159,7 @@ def set_rules(operation: str, **fields: Any) -> Callable[[BundleFile], None]:
 
 
 def set_channel(field: int, value: int) -> Callable[[BundleFile], None]:
-    """A change of the first convolution's first bias (part 0), multiplier (1) or shift (2)."""
+    """Return a change of the first convolution's first bias (part 0), multiplier (1) or shift (2)."""
 
     def change(bundle: BundleFile) -> None:
         convolution = bundle.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")[0]
@@ -170,7 +170,7 @@ def set_channel(field: int, value: int) -> Callable[[BundleFile], None]:
 
 
 def set_record(**fields: int) -> Callable[[BundleFile], None]:
-    """A change of the first convolution."""
+    """Return a change of the first convolution."""
 
     def change(bundle: BundleFile) -> None:
         for name, value in fields.items():
@@ -180,7 +180,7 @@ def set_record(**fields: int) -> Callable[[BundleFile], None]:
 
 
 def dynamic_input(bundle: BundleFile) -> None:
-    """The image is quantised by its own range, which nobody knows before."""
+    """Quantise the image by its own range, which nobody knows before."""
     step_of(bundle, lib.MPB_INTEGER_QUANTIZE).operation = lib.MPB_QUANTIZE
 
 

@@ -45,7 +45,7 @@ def test_the_core_takes_memory_from_its_callers(mprun: Program) -> None:
 
 @pytest.fixture(scope="module")
 def failing(mprun: Program, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """mprun with failing.c between it and the system."""
+    """Return mprun with failing.c between it and the system."""
     program = tmp_path_factory.mktemp("failing") / "mprun"
     objects = [str(mprun.path.parent / "objects" / "mprun" / f"{name}.o") for name in COMMANDS]
     subprocess.run(

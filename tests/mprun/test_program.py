@@ -22,7 +22,7 @@ from tests.mprun.conftest import Program, mpnet
 
 @pytest.fixture(scope="module")
 def bundle(mixed_cfg: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With programs to time, and packed for one level of each architecture."""
+    """Return a bundle with programs to time, and packed for one level of each architecture."""
     path = tmp_path_factory.mktemp("bundle") / "net.mpnet"
     mpnet("export", mixed_cfg, "--to", "bundle", "-o", path, "--packed", f"neon_dotprod,{active_level()}")
     return path

@@ -26,7 +26,8 @@ CONFIGURATIONS = 30
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of all four networks; with weights packed for the best level but one, so that both ways of starting are used."""
+    """Write bundles of all four networks; with weights packed for the best level but one, so that both ways of starting are
+    used."""
     folder = tmp_path_factory.mktemp("bundles")
     cases.write(folder, CONFIGURATIONS, usable_levels()[1:2])
     return folder

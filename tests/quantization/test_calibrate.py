@@ -24,7 +24,7 @@ def estimate(method: CalibrationMethod, x: np.ndarray, scheme: ActivationScheme 
 
 
 def heavy_tailed(seed: int, images: int = 4) -> np.ndarray:
-    """Leaky activations with rare large values."""
+    """Return leaky activations with rare large values."""
     print("seed", seed)
     x = np.random.default_rng(seed).standard_t(2.5, (images, 40, 50)).astype(np.float32)
     return np.where(x < 0, x * np.float32(0.1), x)

@@ -16,7 +16,8 @@ Reals = NDArray[np.float64]
 
 
 def covariance(seed: int, depth: int, causes: int = 3) -> Reals:
-    """Of inputs that are mixtures of a few, whole numbers of 22 bits at most, inputs that vary most last."""
+    """Return the covariance of inputs that are mixtures of a few, whole numbers of 22 bits at most, inputs that vary most
+    last."""
     random = np.random.default_rng(seed)
     mixed = random.standard_normal((400, causes)) @ random.standard_normal((causes, depth))
     x = mixed + 0.3 * random.standard_normal((400, depth))
@@ -34,7 +35,7 @@ def harm(error: Reals, covariance_of_inputs: Reals) -> Reals:
     return np.einsum("if,ij,jf->f", error, covariance_of_inputs, error)
 
 
-def equal_steps(values: Reals) -> Reals:
+def make_equal_steps(values: Reals) -> Reals:
     return np.full_like(values, 1024.0)
 
 
@@ -60,7 +61,7 @@ def test_the_factor_of_what_is_not_positive_is_finite_and_bounded() -> None:
 def test_where_all_ways_are_kept_the_codes_are_the_best_of_all() -> None:
     """64 ways of two codes each; the third code of an input is the best in few filters."""
     c, values = covariance(2, 6), weights(3, 6, 20, largest=1)
-    harms = harm(search(values, equal_steps(values), triangular_factor(c), 1, 64), c)
+    harms = harm(search(values, make_equal_steps(values), triangular_factor(c), 1, 64), c)
     every = np.array(list(itertools.product((-1, 0, 1), repeat=6)), np.float64) * 1024
     best = np.min([harm(values - codes[:, None], c) for codes in every], axis=0)
     assert (harms >= best).all()
@@ -69,7 +70,7 @@ def test_where_all_ways_are_kept_the_codes_are_the_best_of_all() -> None:
 
 def test_more_ways_err_less() -> None:
     c, values = covariance(4, 150), weights(5, 150, 40)
-    errors = [harm(search(values, equal_steps(values), triangular_factor(c), 7, beams), c).sum() for beams in (1, 2, 8)]
+    errors = [harm(search(values, make_equal_steps(values), triangular_factor(c), 7, beams), c).sum() for beams in (1, 2, 8)]
     assert errors[0] > errors[1] > errors[2]
     nearest = values - np.clip(np.rint(values / 1024), -7, 7) * 1024
     assert errors[0] < 0.5 * harm(nearest, c).sum()
@@ -87,12 +88,12 @@ def test_codes_stay_in_their_range_and_on_their_steps(beams: int) -> None:
 @pytest.mark.parametrize("beams", [1, 8])
 def test_inputs_that_have_nothing_to_do_with_each_other_are_rounded_to_nearest(beams: int) -> None:
     values = weights(9, 130, 5, largest=9)
-    error = search(values, equal_steps(values), triangular_factor(np.diag(np.arange(1.0, 131.0))), 7, beams)
+    error = search(values, make_equal_steps(values), triangular_factor(np.diag(np.arange(1.0, 131.0))), 7, beams)
     assert np.array_equal(values - error, np.clip(np.rint(values / 1024), -7, 7) * 1024)
 
 
 def test_how_filters_are_split_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     c, values = covariance(10, 130), weights(11, 130, 23)
-    expected = search(values, equal_steps(values), triangular_factor(c), 7, 4)
+    expected = search(values, make_equal_steps(values), triangular_factor(c), 7, 4)
     monkeypatch.setattr(code_search, "_STATE", 130 * 4 * 5)
-    assert np.array_equal(search(values, equal_steps(values), triangular_factor(c), 7, 4), expected)
+    assert np.array_equal(search(values, make_equal_steps(values), triangular_factor(c), 7, 4), expected)

@@ -39,7 +39,7 @@ def leaky(x: np.ndarray) -> np.ndarray:
 
 
 def conv(x: np.ndarray, layer: FoldedConvolution, groups: int = 1) -> np.ndarray:
-    """1x1 convolution of (pixels, channels) in float32, depth in one fixed order."""
+    """Run a 1x1 convolution of (pixels, channels) in float32, depth in one fixed order."""
     filters, per_group = layer.weights.shape[:2]
     result = np.zeros((len(x), filters), np.float32)
     for o in range(filters):
@@ -100,7 +100,7 @@ def test_weights_that_are_not_finite_are_named() -> None:
 
 
 def network() -> NetworkSpec:
-    """conv0 leaky - maxpool - conv2 depthwise - conv3 logistic - conv4 - shortcut(4, 3);
+    """Return conv0 leaky - maxpool - conv2 depthwise - conv3 logistic - conv4 - shortcut(4, 3);
     conv6 - upsample - route of it - conv9, with conv6 also read by conv10 - yolo."""
     layers = (
         spec(ConvolutionSpec, 0, (-1,), 3, filters=4, activation="leaky"),

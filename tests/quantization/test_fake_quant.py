@@ -37,7 +37,7 @@ def golden(repository: Path) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def inputs(golden: dict[str, np.ndarray]) -> Inputs:
-    """x (3, size) of every input, and the least and greatest real of its three ranges."""
+    """Return x (3, size) of every input, and the least and greatest real of its three ranges."""
     ends = np.cumsum(3 * golden["size"].astype(int))
     input_values = np.split(golden["x"], ends[:-1])
     return [(values.reshape(3, -1), *rows.T) for values, rows in zip(input_values, golden["ranges"], strict=True)]

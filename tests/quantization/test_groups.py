@@ -17,7 +17,7 @@ NEAREST = "half_to_even"
 
 
 def weights(filters: int, channels: int, size: int) -> NDArray[np.float32]:
-    """Filters, and groups of their inputs, of very different magnitudes; some are 0."""
+    """Return filters, and groups of their inputs, of very different magnitudes; some are 0."""
     random = np.random.default_rng(filters + channels + size)
     w = random.standard_normal((filters, channels, size, size)) * random.random((filters, 1, 1, 1))
     w[:, 20:40] *= 0.1

@@ -16,7 +16,7 @@ NEAREST = WeightScheme("per_channel", "mse", "half_to_even", 4)
 
 
 def activations(seed: int, images: int = 6, channels: int = 8) -> NDArray[np.float32]:
-    """Channels that are mixtures of a few, as features are."""
+    """Return channels that are mixtures of a few, as features are."""
     random = np.random.default_rng(seed)
     causes = random.standard_normal((images, 9, 10, 3))
     mixed = causes @ random.standard_normal((3, channels)) + 0.1 * random.standard_normal((images, 9, 10, channels)) + 1

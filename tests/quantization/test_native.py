@@ -26,7 +26,7 @@ SCHEMES = [
 
 
 def ranges(seed: int, count: int) -> np.ndarray:
-    """Ordinary, one-sided, tiny and huge ranges."""
+    """Return ordinary, one-sided, tiny and huge ranges."""
     print("seed", seed)
     rng = np.random.default_rng(seed)
     pairs = np.sort(10.0 ** rng.uniform(-4, 4, (count, 1)) * rng.uniform(-1, 1, (count, 2)), axis=1)
@@ -36,7 +36,7 @@ def ranges(seed: int, count: int) -> np.ndarray:
 
 
 def params_array(params: list[QuantParams]) -> np.ndarray:
-    """QuantParams, one per image, as an array of PARAMS."""
+    """Return QuantParams, one per image, as an array of PARAMS."""
     words = [(ACTIVATION_MODES.index(p.mode), SCHEME_ROUNDINGS.index(p.rounding)) for p in params]
     return np.array(
         [
@@ -48,7 +48,7 @@ def params_array(params: list[QuantParams]) -> np.ndarray:
 
 
 def activations(params: np.ndarray, seed: int, size: int) -> np.ndarray:
-    """Ties and their neighbours, values inside and outside of each range, denormals and zeros."""
+    """Return ties and their neighbours, values inside and outside of each range, denormals and zeros."""
     print("seed", seed)
     rng = np.random.default_rng(seed)
     steps = rng.integers(-300, 300, (len(params), size)) + rng.choice([0.0, 0.5], (len(params), size))

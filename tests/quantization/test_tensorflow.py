@@ -24,12 +24,12 @@ def golden(repository: Path) -> dict[str, np.ndarray]:
 
 
 def bits(x: np.ndarray) -> np.ndarray:
-    """Floats as integers, so that -0 differs from 0."""
+    """Return floats as integers, so that -0 differs from 0."""
     return np.atleast_1d(x).view(np.uint32)
 
 
 def golden_input(golden: dict[str, np.ndarray], i: int) -> tuple[np.ndarray, Any, Any, int | None]:
-    """(x, min_range, max_range, axis) of input i."""
+    """Return (x, min_range, max_range, axis) of input i."""
     shape = [s for s in golden["x_shape"][i].tolist() if s]
     x = golden["x"][golden["x_start"][i] : golden["x_start"][i + 1]].reshape(shape)
     rows = golden["ranges"][golden["range_start"][i] : golden["range_start"][i + 1]]

@@ -27,7 +27,7 @@ Analyzed = Callable[[Experiment, QuantizationOptions], AnalysisReport]
 
 @pytest.fixture(scope="session")
 def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where results go: one folder for all tests, whichever process runs them, so that equal trials run once."""
+    """Return where results go: one folder for all tests, whichever process runs them, so that equal trials run once."""
     base_folder = tmp_path_factory.getbasetemp()
     return (base_folder.parent if "PYTEST_XDIST_WORKER" in os.environ else base_folder) / "realdata"
 
@@ -68,7 +68,7 @@ def fastest(shared_data: Path) -> Experiment:
 
 @pytest.fixture(scope="session")
 def analyzed(output: Path) -> Analyzed:
-    """What `analyze` says of an experiment in int8, once in a process; tests that ask for the same lie side by side."""
+    """Return what `analyze` says of an experiment in int8, once in a process; tests that ask for the same lie side by side."""
 
     @cache
     def call(experiment: Experiment, options: QuantizationOptions) -> AnalysisReport:

@@ -28,13 +28,13 @@ DIALECTS = {"AlexeyAB": "alexeyab", "pjreddie": "darknet"}
 
 
 def family_names(folder: Path) -> list[dict[str, Any]]:
-    """What index.json says of every reference file."""
+    """Return what index.json says of every reference file."""
     rows: list[dict[str, Any]] = json.loads((folder / "index.json").read_text())["golden"]
     return rows
 
 
 def tool(path: Path) -> ModuleType:
-    """The program that writes the weights and the image of a reference file."""
+    """Return the program that writes the weights and the image of a reference file."""
     spec = importlib.util.spec_from_file_location("golden_darknet", path)
     assert spec is not None
     assert spec.loader is not None
@@ -54,7 +54,7 @@ class Case:
 
     @property
     def plan(self) -> Plan:
-        """Every layer in fp32."""
+        """Plan every layer in fp32."""
         return build_plan(self.network, assign(self.network, "fp32"))
 
 
@@ -72,7 +72,7 @@ def open_case(folder: Path, row: dict[str, Any], maker: ModuleType, scratch: Pat
 
 
 def deviations(case: Case) -> tuple[float, dict[int, float]]:
-    """(largest deviation of a head from its maximum, by layer the largest of its samples and its sum).
+    """Return (largest deviation of a head from its maximum, by layer the largest of its samples and its sum).
 
     Layers: in units of the mean absolute value; [softmax] and [region] of the peak.
     """

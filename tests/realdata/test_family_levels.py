@@ -25,7 +25,7 @@ SIDES = (64, 96, 128, 256)
 
 
 def shrunk(path: Path) -> str:
-    """The cfg with the smallest square image that its layers can take."""
+    """Return the cfg with the smallest square image that its layers can take."""
     text = path.read_bytes().decode("utf-8", "replace")
     for side in SIDES:
         small_text = re.sub(r"(?m)^(width|height)\s*=.*$", rf"\1={side}", text)
@@ -38,7 +38,7 @@ def shrunk(path: Path) -> str:
 
 
 def levels_of(path: Path, oracle: bool = True) -> dict[str, str]:
-    """By precision: '' where all levels equal the oracle (else the best level), or those that do not."""
+    """Return by precision: '' where all levels equal the oracle (else the best level), or those that do not."""
     network = parse_cfg(shrunk(path).encode(), str(path))
     weights = random_weights(network, 4)
     image = np.random.Generator(np.random.PCG64(3)).random((1, *network.in_shape), np.float32)

@@ -28,7 +28,7 @@ CASES = {"yolov3-tiny-aix2022": ("aix2022", "darknet", 0.005), "yolo-fastest-1.1
 
 @pytest.fixture(scope="module", params=list(CASES))
 def case(request: pytest.FixtureRequest, shared_data: Path) -> tuple[str, NetworkSpec, Any, Any]:
-    """(name, network, weights, golden arrays)."""
+    """Return (name, network, weights, golden arrays)."""
     name = request.param
     folder = shared_data / CASES[name][0]
     network = read_cfg(folder / f"{name}.cfg")
@@ -37,7 +37,7 @@ def case(request: pytest.FixtureRequest, shared_data: Path) -> tuple[str, Networ
 
 
 def layer_results(case: tuple[str, NetworkSpec, Any, Any], level: str) -> dict[int, NDArray[np.float32]]:
-    """Each layer's fp32 result in Darknet's order, (c, h, w)."""
+    """Return each layer's fp32 result in Darknet's order, (c, h, w)."""
     name, network, weights, golden = case
     plan = build_plan(network, assign(network, "fp32"))
     session = Session(Prepared(network, weights, kernels(level), batch_norm=CASES[name][1]), plan, 2)
@@ -51,7 +51,7 @@ def layer_results(case: tuple[str, NetworkSpec, Any, Any], level: str) -> dict[i
 
 
 def activated(network: NetworkSpec, index: int, value: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A yolo layer's result as Darknet keeps it: logistic of all but width and height."""
+    """Return a yolo layer's result as Darknet keeps it: logistic of all but width and height."""
     layer = network.layers[index]
     if not isinstance(layer, YoloSpec):
         return value

@@ -78,7 +78,8 @@ def test_a_trained_face_detector_finds_what_litert_finds(shared_data: Path) -> N
 
 
 def _mediapipe(raw: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Boxes relative to the input, as MediaPipe's calculators make them: anchors of the whole input in the middle of cells."""
+    """Return boxes relative to the input, as MediaPipe's calculators make them: anchors of the whole input in the middle of
+    cells."""
     centres = np.concatenate(
         [
             np.repeat((np.stack(np.meshgrid(np.arange(n), np.arange(n)), -1).reshape(-1, 2) + 0.5) / n, count, 0)

@@ -27,8 +27,8 @@ def run(output: Path) -> RunExperiment:
     return lambda experiment: run_experiment(replace(experiment, output=output)).result
 
 
-def with_precision(experiment: Experiment, precision: str) -> Experiment:
-    """The experiment with every layer at one precision."""
+def set_precision(experiment: Experiment, precision: str) -> Experiment:
+    """Return the experiment with every layer at one precision."""
     return replace(experiment, precision=PrecisionSection(precision))
 
 
@@ -53,13 +53,13 @@ def test_coco_annotations_give_the_same_as_label_files(aix: Experiment, run: Run
 
 
 def test_fp16_loses_nothing_that_can_be_measured(aix: Experiment, run: RunExperiment) -> None:
-    result, expected = run(with_precision(aix, "fp16")), run(aix).metrics
+    result, expected = run(set_precision(aix, "fp16")), run(aix).metrics
     assert result.metrics["AP"] == pytest.approx(expected["AP"], abs=0.1)
     assert result.document["agreement"]["AP"] >= 99.9
 
 
 def test_int8_per_channel_dynamic(aix: Experiment, run: RunExperiment) -> None:
-    result = run(with_precision(aix, "int8"))
+    result = run(set_precision(aix, "int8"))
     assert result.document["precision"]["key"] == "q" * 11
     assert result.metrics["AP"] >= 43.0
 

@@ -51,7 +51,7 @@ def prepared(shared_data: Path, repository: Path) -> Iterator[Prepared]:
 
 
 def direct(bench: Workbench, keys: list[str]) -> list[Outcome]:
-    """The fp32 baseline first, then the configurations, as `mpnet run` runs them."""
+    """Run the fp32 baseline first, then the configurations, as `mpnet run` runs them."""
     return run_plans(bench, [bench.plan(assign_key(bench.network, key)) for key in ("f" * 11, *keys)])
 
 

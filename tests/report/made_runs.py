@@ -21,7 +21,7 @@ NAMES = ("circle", "<script>alert(1)</script>", "a \"quoted\" 'name'")
 
 
 def make_dataset(folder: Path, count: int = 16, seed: int = 1, names: tuple[str, ...] = NAMES) -> Dataset:
-    """`count` images of 160 x 120 with two to four boxes each, as images/, labels/ and net.names."""
+    """Write `count` images of 160 x 120 with two to four boxes each, as images/, labels/ and net.names."""
     random = np.random.default_rng(seed)
     for subfolder in ("images", "labels"):
         (folder / subfolder).mkdir(parents=True)
@@ -39,7 +39,7 @@ def make_dataset(folder: Path, count: int = 16, seed: int = 1, names: tuple[str,
 
 
 def make_detections(dataset: Dataset, seed: int, jitter: float, miss: float) -> Detections:
-    """The truths, moved by about `jitter` pixels; a share `miss` of them not found, plus a few false ones."""
+    """Return the truths, moved by about `jitter` pixels; a share `miss` of them not found, plus a few false ones."""
     random = np.random.default_rng(seed)
     is_found = random.random(len(dataset.box)) >= miss
     box = dataset.box[is_found] + random.normal(0, jitter, (int(is_found.sum()), 4))
@@ -55,7 +55,7 @@ def make_detections(dataset: Dataset, seed: int, jitter: float, miss: float) -> 
 
 
 def publish_run(folder: Path, dataset: Dataset, data: Path, detections: Detections, name: str, key: str, trial: str) -> Result:
-    """A run as `mpnet run` stores it: folder/<name>/<trial>."""
+    """Store a run as `mpnet run` stores it: folder/<name>/<trial>."""
     metrics, per_class = measure_detections(detections, dataset)
     layers = [
         {
@@ -119,7 +119,7 @@ def publish_run(folder: Path, dataset: Dataset, data: Path, detections: Detectio
 
 
 def make_runs(folder: Path) -> tuple[Result, Result, Result]:
-    """A baseline, one run close to it and one that is clearly worse."""
+    """Make a baseline, one run close to it and one that is clearly worse."""
     dataset = make_dataset(folder / "data")
     baseline = make_detections(dataset, 5, 0.8, 0.1)
     nearly_equal = Detections.of(

@@ -28,7 +28,7 @@ CONTEXT = {
 
 
 def entry(key: str) -> dict[str, Any]:
-    """A configuration as findings hold it."""
+    """Return a configuration as findings hold it."""
     return {"precision": key, "trial": "t" * 64, "options": "", "metrics": {}, "costs": {}}
 
 
@@ -40,7 +40,7 @@ def make_store(
     sweep: dict[str, Any] | None = None,
     held_out: bool = False,
 ) -> Path:
-    """The first `count` trials of `configurations()`; notes as `mpnet sweep` leaves them."""
+    """Store the first `count` trials of `configurations()`; notes as `mpnet sweep` leaves them."""
     table = configurations()
     names = [name for name in table.columns if name in trial_columns()]
     trials = []

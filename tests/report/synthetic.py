@@ -31,7 +31,7 @@ PARAMETERS = (448, 4_640, 18_496, 36_928, 73_856, 147_584, 16_512, 147_584, 25_1
 
 
 def layers(names: tuple[str, ...] = ()) -> tuple[Layer, ...]:
-    """Eleven convolutions with pooling between them."""
+    """Return eleven convolutions with pooling between them."""
     rows = []
     for position, (macs, parameters) in enumerate(zip(MACS, PARAMETERS, strict=True)):
         name = names[position] if position < len(names) else f"conv-{position + 1}"
@@ -62,7 +62,7 @@ def layers(names: tuple[str, ...] = ()) -> tuple[Layer, ...]:
 
 
 def front_of(accuracy: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """Rows that no other row beats, by comparing all with all in order of cost."""
+    """Return rows that no other row beats, by comparing all with all in order of cost."""
     order = np.lexsort((-accuracy, cost))
     best, is_on_front = -np.inf, np.zeros(len(cost), dtype=bool)
     for row in order:
@@ -72,7 +72,7 @@ def front_of(accuracy: np.ndarray, cost: np.ndarray) -> np.ndarray:
 
 
 def configurations(seed: int = 7, codes: str = "fq") -> Configurations:
-    """Every assignment of `codes` to the eleven layers, harm per layer drawn at random with noise on AP."""
+    """Return every assignment of `codes` to the eleven layers, harm per layer drawn at random with noise on AP."""
     random = np.random.default_rng(seed)
     keys = tuple("".join(code) for code in itertools.product(codes, repeat=len(MACS)))
     low = np.array([[c != "f" for c in key] for key in keys])
@@ -101,7 +101,7 @@ def configurations(seed: int = 7, codes: str = "fq") -> Configurations:
 
 
 def jpeg(seed: int, width: int = 320, height: int = 240) -> bytes:
-    """An image of coloured noise in large blocks."""
+    """Return an image of coloured noise in large blocks."""
     random = np.random.default_rng(seed)
     thumbnail = random.integers(30, 220, (6, 8, 3), dtype=np.uint8)
     image = cv2.resize(thumbnail, (width, height), interpolation=cv2.INTER_CUBIC)
@@ -110,7 +110,7 @@ def jpeg(seed: int, width: int = 320, height: int = 240) -> bytes:
 
 
 def cfg(key_length: int = len(MACS)) -> CfgTemplate:
-    """A network file with one section per layer, ready to be filled."""
+    """Return a network file with one section per layer, ready to be filled."""
     words = {"f": "fp32=1\nfp16=0\nint8=0\n", "h": "fp32=0\nfp16=1\nint8=0\n", "q": "fp32=0\nfp16=0\nint8=1\n"}
     pieces: list[tuple[object, int | None]] = [("[net]\nwidth=320\nheight=320\n# kept </script> comment\n", None)]
     for position in range(key_length):
@@ -126,7 +126,7 @@ def report_data(
     title: str = "aix-exhaustive",
     image_name: str = "close_10000.jpg",
 ) -> ReportData:
-    """Everything that a page can show."""
+    """Return everything that a page can show."""
     random = np.random.default_rng(3)
     table = configurations()
     net = layers(layer_names)

@@ -13,7 +13,7 @@ from mpnet.report.collect.draw import DrawnBox, draw_labels
 
 
 def crowd(count: int) -> list[DrawnBox]:
-    """Boxes at random in an image of 640 x 480."""
+    """Draw boxes at random in an image of 640 x 480."""
     random = np.random.default_rng(4)
     corners = random.uniform((0, 20), (600, 440), (count, 2))
     return [DrawnBox((x, y, 30.0, 30.0), n % 9, f"class {n % 9} {n % 100}%") for n, (x, y) in enumerate(corners.tolist())]

@@ -38,7 +38,7 @@ def served(store: Path) -> Iterator[LiveReport]:
 
 
 def add(store: Path) -> None:
-    """One more trial, as another process adds it."""
+    """Add one more trial, as another process does."""
     table = configurations()
     with TrialStore.open(store, SUBJECT) as writer:
         [context] = writer.contexts()
@@ -47,13 +47,13 @@ def add(store: Path) -> None:
 
 
 def end(store: Path) -> None:
-    """The sweep ends, as its own process notes it."""
+    """End the sweep, as its own process notes it."""
     with TrialStore.open(store, SUBJECT) as writer:
         writer.set_note("status", json.dumps({"state": "finished", "owner": "elsewhere:1:x", "total": 41}))
 
 
 def answer(page: LiveReport, path: str = "", method: str = "GET", **headers: str) -> tuple[int, str]:
-    """(status, body) of a request; path: below the token."""
+    """Return (status, body) of a request; path: below the token."""
     address = urlsplit(page.address)
     connection = http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=30)
     connection.request(method, path if path.startswith("/") else address.path + path, headers=headers)

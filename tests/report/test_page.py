@@ -71,7 +71,7 @@ def parsed(html: str) -> Text:
 
 
 def embedded(html: str) -> dict[str, object]:
-    """The JSON document that the page's program reads."""
+    """Return the JSON document that the page's program reads."""
     match = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
     assert match is not None
     document = json.loads(match[1])

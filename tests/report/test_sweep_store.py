@@ -185,7 +185,7 @@ def test_the_front_is_the_one_that_the_terminal_shows(tmp_path: Path) -> None:
 
 
 def pick(key: str, loss: tuple[float, float, float]) -> dict[str, object]:
-    """A pick as findings hold it."""
+    """Return a pick as findings hold it."""
     return {
         **entry(key),
         "saves": {"bit_operations": 93.75, "weight_bytes": 75.0},

@@ -15,6 +15,6 @@ from tests.networks import write_experiment
 
 @pytest.fixture
 def result(tmp_path: Path) -> Result:
-    """The tiny network's run at int8; its files lie in tmp_path."""
+    """Return the tiny network's run at int8; its files lie in tmp_path."""
     experiment = read_experiment(write_experiment(tmp_path), ["precision.default=int8", "baseline=none"])
     return run_experiment(experiment).result

@@ -39,7 +39,7 @@ def dataset(images: int, seed: int = 1) -> Dataset:
 
 
 def context(network: NetworkSpec, images: int = 5, group: int = 2, **changes: object) -> SweepContext:
-    """Random weights and images; two option sets: weights per channel and per tensor."""
+    """Make a context of random weights and images; two option sets: weights per channel and per tensor."""
     random = np.random.default_rng(2)
     data = dataset(images)
     options = [resolve_options(network), resolve_options(network, PER_TENSOR)]
@@ -64,5 +64,5 @@ def context(network: NetworkSpec, images: int = 5, group: int = 2, **changes: ob
 
 
 def with_baseline(sweep_context: SweepContext) -> SweepContext:
-    """The context with its all-fp32 run as baseline."""
+    """Return the context with its all-fp32 run as baseline."""
     return replace(sweep_context, baseline=Evaluator(sweep_context).baseline("f" * len(sweep_context.network.convolutions)))

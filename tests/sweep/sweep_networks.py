@@ -25,7 +25,7 @@ def parse(width: int, *sections: str) -> NetworkSpec:
 
 
 def tiny_yolo() -> NetworkSpec:
-    """Two heads that share a trunk of three convolutions; six convolutions after and beside it."""
+    """Return two heads that share a trunk of three convolutions; six convolutions after and beside it."""
     return parse(
         32,
         conv(4),
@@ -45,7 +45,7 @@ def tiny_yolo() -> NetworkSpec:
 
 
 def branches() -> NetworkSpec:
-    """Parallel branches joined by a route and a shortcut, with layers that are no ancestors of later ones."""
+    """Return parallel branches joined by a route and a shortcut, with layers that are no ancestors of later ones."""
     return parse(
         16,
         conv(4),
@@ -66,7 +66,7 @@ def branches() -> NetworkSpec:
 
 
 def yolov3_tiny(size: int = 416, classes: int = 80) -> NetworkSpec:
-    """The published topology: 13 convolutions."""
+    """Return the published topology: 13 convolutions."""
     trunk = [section for filters in (16, 32, 64, 128, 256) for section in (conv(filters), pool())]
     return parse(
         size,

@@ -19,14 +19,14 @@ from mpnet.sweep.store import Trial
 
 
 def additive_quality(seed: int, layers: int) -> Callable[[str], float]:
-    """50 minus a harm per lowered layer, larger for fewer bits."""
+    """Return 50 minus a harm per lowered layer, larger for fewer bits."""
     rng = random.Random(seed)
     harms = [rng.random() for _ in range(layers)]
     return lambda key: 50.0 - sum(h * (32 - BY_CODE[c].weight_bits) / 24 for h, c in zip(harms, key, strict=True))
 
 
 def interacting_quality(seed: int, layers: int) -> Callable[[str], float]:
-    """The same, with harms that neighbours lower or raise, and int8 that can beat fp32."""
+    """Return the same, with harms that neighbours lower or raise, and int8 that can beat fp32."""
     base = additive_quality(seed, layers)
 
     def quality(key: str) -> float:
@@ -103,7 +103,7 @@ class SyntheticRecipe:
 
 
 def remove_file(path: str) -> bool:
-    """Whether the file was there and this worker, of several at once, removed it."""
+    """Remove a file. Result: whether it was there and this worker, of several at once, removed it."""
     try:
         os.unlink(path)
     except FileNotFoundError:

@@ -26,7 +26,7 @@ CFG = Path(__file__).resolve().parent.parent.parent / "cfg"
 
 
 def sliced() -> NetworkSpec:
-    """Routes of halves (of one layer, of two layers), a shortcut, layers that pass tensors on."""
+    """Return routes of halves (of one layer, of two layers), a shortcut, layers that pass tensors on."""
     return parse(
         16,
         conv(8, 3, 2),
@@ -45,7 +45,7 @@ def sliced() -> NetworkSpec:
 
 
 def passed_on() -> NetworkSpec:
-    """A pooling behind a dropout and another behind a route of one; an upsampling between a convolution and the next."""
+    """Return a pooling behind a dropout and another behind a route of one; an upsampling between a convolution and the next."""
     return parse(
         32,
         conv(6),
@@ -83,7 +83,7 @@ OPTIONS = {
 
 
 def hold(network: NetworkSpec, quantization: QuantizationOptions, unweighted: dict[int, str], keys: list[str]) -> None:
-    """Both ways of counting agree on all configurations."""
+    """Assert that both ways of counting agree on all configurations."""
     ranges = {index: (-2.0, 3.0) for index in range(-1, len(network.layers))}
     options = resolve_options(network, quantization, ranges=ranges)
     model = CostModel(network, options, {index: BY_CODE[code] for index, code in unweighted.items()})

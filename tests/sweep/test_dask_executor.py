@@ -55,7 +55,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture
 def scheduler(cluster: Any) -> str:
-    """Its address, with both workers there again, whatever an earlier test did to one."""
+    """Return the address of a scheduler, with both workers there again, whatever an earlier test did to one."""
     cluster.wait_for_workers(2, timeout=60)
     return str(cluster.scheduler_address)
 
@@ -106,7 +106,7 @@ _original_values: list[tuple[Any, str, object]] = []
 
 
 def _change(changes: tuple[tuple[str, str, object], ...]) -> None:
-    """Runs in a Dask worker: give attributes other values."""
+    """Give attributes other values, in a Dask worker."""
     for owner, name, value in changes:
         namespace = pkgutil.resolve_name(owner)
         _original_values.append((namespace, name, getattr(namespace, name)))
@@ -114,14 +114,14 @@ def _change(changes: tuple[tuple[str, str, object], ...]) -> None:
 
 
 def _restore() -> None:
-    """Runs in a Dask worker."""
+    """Undo `_change`, in a Dask worker."""
     while _original_values:
         setattr(*_original_values.pop())
 
 
 @contextlib.contextmanager
 def changed_workers(scheduler: str, *changes: tuple[str, str, object]) -> Iterator[None]:
-    """All workers as if they were of another build."""
+    """Make all workers as if they were of another build."""
     distributed = pytest.importorskip("distributed", reason="SKIPPED WITHOUT DASK: pip install 'mpnet[dask]'")
     with distributed.Client(scheduler, set_as_default=False) as client:
         client.run(_change, changes)

@@ -38,7 +38,7 @@ DETECTION_FIELDS = ("image_index", "category", "score", "box")
 
 
 def direct(sweep_context: SweepContext, key: str, options: int = 0) -> tuple[Detections, list[np.ndarray]]:
-    """One configuration, one image at a time, through the ordinary session."""
+    """Run one configuration, one image at a time, through the ordinary session."""
     option_set = sweep_context.options[options]
     session = Session(
         Prepared(sweep_context.network, option_set.weights, kernels()),

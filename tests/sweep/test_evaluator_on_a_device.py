@@ -29,7 +29,7 @@ Heads = dict[tuple[int, str], bytes]
 
 
 def heads_of(network: NetworkSpec, keys: list[str], table: Kernels) -> Heads:
-    """The heads of configurations on four images, whose stem goes through image by image."""
+    """Return the heads of configurations on four images, whose stem goes through image by image."""
     prepared = Prepared(network, random_weights(network, 3), table)
     images = (
         np.random.default_rng(4).random((4, *network.in_shape), np.float32) * np.float32([1, 0.1, 2, 5])[:, None, None, None]

@@ -39,7 +39,7 @@ IMAGES = 16
 
 
 def _labelled(sweep_context: SweepContext) -> SweepContext:
-    """With what the network finds in fp16 as truth, so that AP says something of random weights."""
+    """Return the context with what the network finds in fp16 as truth, so that AP says something of random weights."""
     predictions = Evaluator(sweep_context).predictions(0, "h" * len(NETWORK.convolutions))
     box = predictions.box.astype(np.float64)
     data = replace(

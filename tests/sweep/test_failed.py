@@ -40,8 +40,8 @@ def with_layers(sweep_context: SweepContext, layers: Mapping[int, ConvolutionWei
 
 
 def overflowing(images: int = 5, **changes: object) -> SweepContext:
-    """The results of all layers with weights but the heads are beyond fp16, in the images from the third on. The heads have
-    small weights, which take that back."""
+    """Return a context in which the results of all layers with weights but the heads are beyond fp16, in the images from the
+    third on. The heads have small weights, which take that back."""
     sweep_context = context(tiny_yolo(), images=images, **changes)
     layers = {
         index: replace(layer_weights, weights=layer_weights.weights * np.float32(1e-6 if index in (5, 11) else 1))
@@ -53,7 +53,7 @@ def overflowing(images: int = 5, **changes: object) -> SweepContext:
 
 
 def reason(sweep_context: SweepContext, key: str) -> str | None:
-    """Why a direct run of a configuration ends in an error; None: it does not."""
+    """Return why a direct run of a configuration ends in an error; None: it does not."""
     try:
         direct(sweep_context, key)
     except EngineError as error:

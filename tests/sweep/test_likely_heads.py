@@ -38,7 +38,7 @@ HeadCandidates = dict[tuple[int, str], Candidates]
 
 
 def wide() -> NetworkSpec:
-    """One head of channels for two groups, on a grid that is no whole number of blocks."""
+    """Return one head of channels for two groups, on a grid that is no whole number of blocks."""
     return parse(14, conv(6), conv(70, 3, 2), conv(24, 1, 1, "linear"), yolo("0,1,2"))
 
 
@@ -79,7 +79,7 @@ def assert_same(candidates_of: HeadCandidates, expected_candidates: HeadCandidat
 
 
 def bound(tensor: Tensor, share: float) -> float:
-    """The confidence that this share of the images has no box above."""
+    """Return the confidence that this share of the images has no box above."""
     objectness = tensor.host().reshape(IMAGES, -1, 8)[:, :, 4].max(axis=1)
     return float(np.quantile(1 / (1 + np.exp(-objectness)), share))
 

@@ -33,7 +33,7 @@ CHOICES = [name for name, row in PRECISIONS.items() for _ in range(2 if row.is_n
 
 
 def wide() -> NetworkSpec:
-    """Channels for several groups and for Winograd, a strided, a grouped and a depthwise convolution, one head."""
+    """Return channels for several groups and for Winograd, a strided, a grouped and a depthwise convolution, one head."""
     return parse(
         12,
         conv(40),

@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def hold(path: Path, *prefix: str) -> subprocess.Popen[str]:
-    """A process that has claimed `unit`; prefix: a command that starts it elsewhere."""
+    """Start a process that has claimed `unit`; prefix: a command that starts it elsewhere."""
     process = subprocess.Popen([*prefix, sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline().startswith("['unit']")
@@ -51,7 +51,7 @@ def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def container() -> list[str]:
-    """A command that starts others as process 1 of a PID namespace of its own."""
+    """Return a command that starts others as process 1 of a PID namespace of its own."""
     is_allowed = subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode == 0
     if not is_allowed:
         pytest.skip("SKIPPED: no PID namespaces for this user (unshare)")

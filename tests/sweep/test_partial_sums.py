@@ -48,7 +48,7 @@ READ_AGAIN = parse(
 
 
 def assert_direct(graph: SharedGraph, images: np.ndarray, options: EngineOptions) -> None:
-    """All configurations of the graph have the bits of direct runs."""
+    """Assert that all configurations of the graph have the bits of direct runs."""
     network = graph.network
     prepared = Prepared(network, random_weights(network, 3), kernels())
     outputs: dict[str, bytes] = {}

@@ -43,12 +43,12 @@ def problem(limits: ConstraintSection | None = None) -> Problem:
 
 
 def agreement(loss: float, images: int = 200, error: float = 0.5) -> Loss:
-    """A loss of agreement with a standard error."""
+    """Return a loss of agreement with a standard error."""
     return Loss(images, loss, error**2, 30.0, 0.3, share=True)
 
 
 def judged_with(held_out: Mapping[str, Mapping[str, Loss]]) -> Judge:
-    """The losses on images that did not choose, by key."""
+    """Return the losses on images that did not choose, by key."""
 
     def judged(configurations: Sequence[Assignment]) -> Mapping[Assignment, Judgement]:
         return {c: Judgement({"held_out": SetLoss(200, 100, None, held_out.get(c.key, {}))}) for c in configurations}
@@ -57,7 +57,7 @@ def judged_with(held_out: Mapping[str, Mapping[str, Loss]]) -> Judge:
 
 
 def judge(losses: Mapping[str, float], margins: Margins = MARGINS, images: int = 500, selecting: int = 300) -> SafetyTests:
-    """What tests say of losses of agreement that are the same for all images."""
+    """Return what tests say of losses of agreement that are the same for all images."""
     judged = judged_with({key: {"agreement_AP": agreement(loss)} for key, loss in losses.items()})
     return check_safety(problem(), TRIALS, judged, margins, DETECTION, images, selecting)
 

@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> TrialStore:
 
 
 def trial(number: int) -> Trial:
-    """A trial whose values follow from its key, so that any row can be checked alone."""
+    """Return a trial whose values follow from its key, so that any row can be checked alone."""
     return Trial(f"{number:06d}", {"AP": number % 400 * 0.25, "weight_bytes": float(number)})
 
 
@@ -151,7 +151,7 @@ def test_an_unknown_value_is_an_error(store: TrialStore) -> None:
 
 
 def write_until_killed(path: Path, seed: int) -> None:
-    """Claims, computes (nothing) and commits batches of ten; says what is committed on a pipe."""
+    """Claim, compute (nothing) and commit batches of ten; say what is committed on a pipe."""
     store = TrialStore.open(path, SUBJECT)
     context = store.context({"arithmetic": "1"})
     rng = random.Random(seed)

@@ -73,7 +73,7 @@ def change(path: Path, statement: str) -> None:
 
 
 def look(path: Path) -> None:
-    """What `sweep --status` and `report` read."""
+    """Read what `sweep --status` and `report` read."""
     sweep_status(path)
     from_store(read_sweep(path), path, Status("finished", 0))
 
@@ -150,7 +150,7 @@ def test_a_value_of_any_type_in_any_document_is_read_or_refused_in_one_line(stor
 
 
 def is_refused(path: Path) -> bool:
-    """Whether a store is refused, in one line, by what reads it; any other error fails the test."""
+    """Return whether a store is refused, in one line, by what reads it; any other error fails the test."""
     try:
         sweep_status(path)
         with TrialStore.read(path) as store:
@@ -305,7 +305,7 @@ def test_reading_leaves_nothing_beside_a_finished_store(store_path: Path) -> Non
 
 
 def unmerged(store_path: Path, folder: Path) -> Path:
-    """A copy of a store as a killed sweep leaves it: its trials in the -wal file alone."""
+    """Return a copy of a store as a killed sweep leaves it: its trials in the -wal file alone."""
     store = TrialStore.open(store_path.with_name("live.sqlite"), SUBJECT)
     store.add(store.context(CONTEXT), [Trial(f"{number:06d}", {"AP": float(number)}) for number in range(64)])
     folder.mkdir()

@@ -43,7 +43,7 @@ FORMATS = ("0.1.0", "0.2.0-named-columns", "0.2.0-checksums")
 
 @pytest.fixture(params=FORMATS)
 def old_store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """What a version left of a sweep with a budget of 20 trials, and one trial more."""
+    """Return what a version left of a sweep with a budget of 20 trials, and one trial more."""
     path = tmp_path / "old.sqlite"
     with sqlite3.connect(path) as direct:
         direct.executescript((Path(__file__).parent / f"store-{request.param}.sql").read_text(encoding="utf-8"))

@@ -174,7 +174,7 @@ def test_a_worker_that_is_loading_does_not_answer_ctrl_c(tmp_path: Path) -> None
 
 
 def sweep_in_a_process(path: str, log: str, seconds: float = 0.0, workers: int = 1) -> None:
-    """seconds: what a pass is said to take."""
+    """Run a sweep. seconds: what a pass is said to take."""
     task = problem()
     recipe = SyntheticRecipe(task, log=log, seconds=seconds / 2)
     executor = InlineExecutor(recipe) if workers == 1 else ProcessExecutor(recipe, workers)

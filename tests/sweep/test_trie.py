@@ -33,13 +33,13 @@ THREE = ("fp32", "fp16", "int8")
 
 
 def layers_of(node: Node) -> list[int]:
-    """A pooling stands in the node of the convolution before it."""
+    """Return the layers of each node; a pooling stands in the node of the convolution before it."""
     main = node.lowering.main
     return [node.layer, node.layer + 1] if isinstance(main, Convolve) and main.pool is not None else [node.layer]
 
 
 def shortcuts() -> NetworkSpec:
-    """Depthwise, grouped and strided convolutions, shortcuts, a route of half the channels, one head."""
+    """Return depthwise, grouped and strided convolutions, shortcuts, a route of half the channels, one head."""
     return parse(
         16,
         conv(8, 3, 2),

@@ -15,17 +15,17 @@ from tests.networks import write_experiment
 
 @pytest.fixture
 def experiment(tmp_path: Path) -> Path:
-    """The path of an experiment.yaml whose files lie beside it."""
+    """Return the path of an experiment.yaml whose files lie beside it."""
     return write_experiment(tmp_path)
 
 
 @pytest.fixture
 def bench(experiment: Path) -> Workbench:
-    """The experiment, opened."""
+    """Return the experiment, opened."""
     return open_workbench(read_experiment(experiment))
 
 
 @pytest.fixture
 def report(experiment: Path) -> RunReport:
-    """The experiment, run at int8 beside fp32."""
+    """Return the report of the experiment, run at int8 beside fp32."""
     return run_experiment(read_experiment(experiment, ["precision.default=int8"]), command="mpnet run experiment.yaml")

@@ -14,7 +14,7 @@ Measure = Callable[[Depths], MeasuredLowering | None]
 
 
 def follow(search: Search[_Answer], measure: Measure) -> tuple[_Answer, list[Depths]]:
-    """What a search finds, and what it asked for."""
+    """Return what a search finds, and what it asked for."""
     requested_depths: list[Depths] = []
     try:
         batch = next(search)
@@ -27,7 +27,7 @@ def follow(search: Search[_Answer], measure: Measure) -> tuple[_Answer, list[Dep
 
 
 def adding_up(seed: int, layers: int, steps: int = 1) -> Callable[[Depths], MeasuredLowering]:
-    """Noise and cost of which every layer and step has its own share."""
+    """Return noise and cost of which every layer and step has its own share."""
     generator = random.Random(seed)
     noise = [[generator.expovariate(1) for _ in range(steps)] for _ in range(layers)]
     price = [[generator.uniform(0.2, 2) for _ in range(steps)] for _ in range(layers)]

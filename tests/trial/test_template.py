@@ -15,7 +15,7 @@ from tests.networks import write_experiment
 
 @pytest.fixture
 def init_files(tmp_path: Path) -> InitFiles:
-    """The files of the tiny network."""
+    """Return the files of the tiny network."""
     write_experiment(tmp_path)
     cfg = next(tmp_path.glob("*.cfg"))
     return InitFiles(cfg, cfg.with_suffix(".weights"), tmp_path / "images", cfg.with_suffix(".names"))
