@@ -75,5 +75,5 @@ def test_a_choice_goes_to_a_users_own_quantiser_and_comes_back(
     monkeypatch.chdir(tmp_path)
     bench = open_workbench(read_experiment(tmp_path / "net" / "net.yaml", settings[1::2]))
     plan = bench.assign()
-    read_back = importlib.import_module("recipes").quantised_layers(tmp_path / "net-int8.onnx", bench.prepared.network)
+    read_back = importlib.import_module("recipes").find_quantized_layers(tmp_path / "net-int8.onnx", bench.prepared.network)
     assert read_back == [index for index in plan.weighted if plan[index].carries_scale]

@@ -74,18 +74,18 @@ def test_layers_are_found_by_the_names_of_the_recipe(
     benchmark: ModuleType, network: object, names: tuple[str, str], coded: tuple[bool, bool], tmp_path: Path
 ) -> None:
     path = quantised(tmp_path / "q.onnx", *names, coded=coded)
-    assert benchmark.quantised_layers(path, network) == [index for index in (0, 1) if coded[index]]
+    assert benchmark.find_quantized_layers(path, network) == [index for index in (0, 1) if coded[index]]
 
 
 def test_codes_for_weights_alone_do_not_make_a_layer_quantised(benchmark: ModuleType, tmp_path: Path) -> None:
     path = quantised(tmp_path / "q.onnx", "layer_000_conv", "layer_001_conv", coded=(True, True), is_input_quantized=False)
-    assert benchmark.quantised_layers(path, OWN_NETWORK) == []
+    assert benchmark.find_quantized_layers(path, OWN_NETWORK) == []
 
 
 def test_a_node_of_no_layer_is_an_error(benchmark: ModuleType, tmp_path: Path) -> None:
     path = quantised(tmp_path / "q.onnx", "/dfl/conv/Conv", "/fc/Gemm", coded=(True, True))
     with pytest.raises(ValueError, match="'/dfl/conv/Conv' has weights in codes and is no layer"):
-        benchmark.quantised_layers(path, FOREIGN_NETWORK)
+        benchmark.find_quantized_layers(path, FOREIGN_NETWORK)
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_a_node_of_no_layer_is_an_error(benchmark: ModuleType, tmp_path: Path) -
 def test_encodings_beside_a_file_in_floating_point(benchmark: ModuleType, tmp_path: Path, encodings: object) -> None:
     path = quantised(tmp_path / "q.onnx", "/model.0/conv/Conv", "/fc/Gemm", coded=(False, False), is_input_quantized=False)
     path.with_suffix(".encodings").write_text(json.dumps(encodings))
-    assert benchmark.quantised_layers(path, FOREIGN_NETWORK) == [1]
+    assert benchmark.find_quantized_layers(path, FOREIGN_NETWORK) == [1]
