@@ -55,8 +55,13 @@ def c_arguments(*values: Any) -> list[Any]:
 
 
 def constant(name: str) -> int:
-    """Return a number that a header of csrc/ declares, such as MP_STRETCH. Raises: AttributeError for an unknown name."""
-    return int(getattr(lib, name))
+    """Return a number that a header of csrc/ declares, such as MP_STRETCH. Raises: KernelError for a name it does not have."""
+    try:
+        return int(getattr(lib, name))
+    except AttributeError:
+        raise KernelError(
+            f"{LIBRARY_PATH} has no {name}: it was built from other sources; build it again (`make`, or `pip install -e .`)"
+        ) from None
 
 
 def struct(kind: str, fields: Mapping[str, Any] | None = None) -> Any:

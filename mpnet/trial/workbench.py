@@ -36,10 +36,9 @@ class Workbench(Setup):
         return self.kit.decoder(self.experiment, self.network, self.dataset)
 
     def of_images(self, positions: Sequence[int]) -> Workbench:
-        """Return the same with some of its images; prepared weights are shared."""
-        return self._sharing_weights(
-            replace(self, dataset=self.dataset.subset(list(positions)), inputs=self.inputs.of(positions))
-        )
+        """Return the same with some of its images, in the data set's order; prepared weights are shared."""
+        ordered = sorted(positions)
+        return self._sharing_weights(replace(self, dataset=self.dataset.subset(ordered), inputs=self.inputs.of(ordered)))
 
     def under(self, condition: Condition | None) -> Workbench:
         """Return the same with all images under a condition, None: as they are; calibration and prepared weights stay."""

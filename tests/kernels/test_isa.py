@@ -11,6 +11,7 @@ import pytest
 
 from mpnet.errors import KernelError
 from mpnet.kernels import isa
+from mpnet.kernels.core import constant
 
 
 def run(code: str, level: str) -> subprocess.CompletedProcess[str]:
@@ -32,6 +33,11 @@ def test_forced_level_is_the_active_one(level: str) -> None:
     process = run("from mpnet.kernels import isa; print(isa.kernels().name, isa.active_level())", level)
     assert process.stdout.split() == [level, level], process.stderr
     assert isa.kernels(level).name == level
+
+
+def test_a_constant_that_the_compiled_core_lacks_asks_for_a_build() -> None:
+    with pytest.raises(KernelError, match=r"_core.* has no MP_OF_TOMORROW: .*build it again"):
+        constant("MP_OF_TOMORROW")
 
 
 def test_unknown_level_names_the_known_ones() -> None:

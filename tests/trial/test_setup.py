@@ -26,9 +26,10 @@ def test_workers_prepare_the_same_weights(bench: Workbench) -> None:
 
 
 def test_views_of_a_workbench_share_its_weights(bench: Workbench) -> None:
-    some = bench.of_images([1, 3])
+    some = bench.of_images([3, 1])
     assert some.prepared is bench.prepared
     assert [record.path for record in some.dataset.images] == [bench.dataset.images[n].path for n in (1, 3)]
+    assert [record.path for record in some.inputs.records] == [record.path for record in some.dataset.images]
     fog = bench.under(condition("fog:4", "test"))
     assert fog.prepared is bench.prepared
     assert fog.under(fog.inputs.condition) is fog
