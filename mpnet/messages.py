@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 
 def shown(value: Any) -> str:
@@ -84,3 +84,28 @@ def bytes_text(size: float) -> str:
 def limits_text(limits: Mapping[str, float]) -> str:
     """Write a sweep's limits by key: `ap_drop 3, weight_bytes 200,000`."""
     return ", ".join(f"{key} {limit:,g}" for key, limit in limits.items())
+
+
+def number_text(value: float | None, digits: int = 2, signed: bool = False) -> str:
+    """Write a number with fixed decimals, never as a negative zero; `-` for None and NaN."""
+    if value is None or math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
+    return text.replace("-", "", 1) if float(text) == 0 and text.startswith("-") else text
+
+
+def percent_text(percent: float | None, digits: int = 1, signed: bool = False) -> str:
+    """Write a number of percent, such as `93.6 %`; `-` for None and NaN."""
+    text = number_text(percent, digits, signed)
+    return text if text == "-" else f"{text} %"
+
+
+def separating_digits(values: Iterable[float], threshold: float, least: int = 2, most: int = 6) -> int:
+    """Return how many decimals to write values with, so that each stays on its side of a threshold when it is rounded."""
+    numbers = [float(value) for value in values]
+    for digits in range(least, most):
+        if all((round(value, digits) >= threshold) == (value >= threshold) for value in numbers):
+            return digits
+    return most

@@ -72,6 +72,8 @@ def command(
     broken = check_limits(comparison, wanted)
     document = {**comparison.document, "failed": broken}
     print_result(document, as_json, lambda _, console: print_comparison(comparison, console))
+    if images is not None and not any(run.changes for run in comparison.runs):
+        note(f"{images}: nothing was lost or gained, so that no image was drawn")
     for line in broken:
         note(f"below the limit: {line}")
     return 1 if broken else 0

@@ -21,6 +21,7 @@ from mpnet.config.measures import measure
 from mpnet.demo.project import write_project
 from mpnet.formats.documents.typed import build
 from mpnet.kernels.environment import cpu_count
+from mpnet.messages import number_text, percent_text
 from mpnet.packages import program
 from mpnet.report.data.sweep_sentences import change_text, images_text, recommendation_text, time_lines, times_of
 from mpnet.report.text.sweep import print_choice
@@ -97,7 +98,7 @@ def decision(result: SweepResult) -> Iterator[str]:
         return
     # One set of images for all figures: those that did not choose, where there are any.
     agreement = (row.held_out or row.metrics)["agreement_AP"]
-    saved = " and ".join(f"{row.saves[name]:.0f} % of the {measure(name).label}" for name in SAVED)
+    saved = " and ".join(f"{percent_text(row.saves[name], 0)} of the {measure(name).label}" for name in SAVED)
     yield (
         f"On {images_text(row.losses)} AP changes by {change_text(row.losses)}, and its objects agree with "
         f"fp32's to {agreement:.2f} AP; it saves {saved}."
@@ -111,11 +112,16 @@ def _print_runs(runs: list[Mapping[str, Any]]) -> None:
     rows = []
     for run in runs:
         change = run.get("intervals", {}).get("AP")
-        changed = "" if change is None else f"{change['difference']:+.2f} ({change['low']:+.2f} to {change['high']:+.2f})"
+        changed = "" if change is None else _interval_text(change)
         agreement = f"{100 + run['differences']['agreement_AP']:.2f}" if change else ""
         bits = run["cost"]["bit_operations"] / runs[0]["cost"]["bit_operations"]
         rows.append((run["name"], f"{run['metrics']['AP']:.2f}", changed, agreement, f"{bits:.1%}"))
     print_table(console(), ("run", "AP", "change, 95 % interval", "agreement AP", "bit operations"), rows)
+
+
+def _interval_text(change: Mapping[str, float]) -> str:
+    difference, low, high = (number_text(change[key], signed=True) for key in ("difference", "low", "high"))
+    return f"{difference} ({low} to {high})"
 
 
 def _short(path: str) -> str:

@@ -15,13 +15,12 @@ from typing import Iterable, Sequence
 from mpnet.config.measures import MEASURES, measure
 from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import atomic_path
-from mpnet.messages import counted
+from mpnet.messages import counted, number_text, percent_text
 from mpnet.model.plan_key import short_key, split_key
 from mpnet.model.precision import BY_CODE
 from mpnet.report.data.report_data import ReportData
 from mpnet.report.data.summary import amount, bounds, in_words, verdict
 from mpnet.report.data.task_words import protocol_text
-from mpnet.report.data.words import number_text
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PDF_SECONDS = 120
@@ -161,7 +160,7 @@ def _savings(data: ReportData) -> str:
     for quantity in (m for m in MEASURES if m.cost):
         value, baseline_value = table.value(table.chosen, quantity.name), table.value(table.baseline, quantity.name)
         if math.isfinite(value) and math.isfinite(baseline_value) and baseline_value > 0 and quantity.headline:
-            saving = f"{100 * (1 - value / baseline_value):.1f} % saved"
+            saving = f"{percent_text(100 * (1 - value / baseline_value))} saved"
             rows.append((quantity.label, amount(quantity.name, value), amount(quantity.name, baseline_value), saving))
     times = [pick.time for pick in data.picks if pick.row == table.chosen and pick.time]
     heads = ("cost", "this", "baseline", "")

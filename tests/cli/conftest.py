@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,9 @@ from mpnet.cli.main import main
 from tests.networks import write_experiment
 
 Mpnet = Callable[..., subprocess.CompletedProcess[str]]
+
+NEGATIVE_ZERO = re.compile(r"(?<![\w.-])[-−]0(\.0+)?(?![\w]|\.\d)")
+"""What no command prints: -0, -0.00."""
 
 
 @pytest.fixture
@@ -36,6 +40,9 @@ def mpnet(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest
                 main(command[1:])
         signal.signal(signal.SIGTERM, handler)
         output, errors = capfd.readouterr()
+        if "--json" not in command:
+            lines = [line for line in (output + errors).splitlines() if NEGATIVE_ZERO.search(line)]
+            assert not lines, f"{command} prints a negative zero: {lines}"
         return subprocess.CompletedProcess(command, int(exit_info.value.code or 0), output, errors)
 
     return call

@@ -10,9 +10,9 @@ from typing import Any
 import cv2
 import pytest
 
-from mpnet.diagnose.explanation_document import ObjectRow
+from mpnet.diagnose.explanation_document import ObjectRow, Remedy, ShareRow
 from mpnet.formats.documents.typed import from_json
-from mpnet.report.data.explanation import sentence
+from mpnet.report.data.explanation import heading, sentence
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import small_cfg, write_experiment, write_network
 
@@ -32,6 +32,32 @@ def test_objects_and_sentences(mpnet: Mpnet, tmp_path: Path) -> None:
     object_sentence = sentence(from_json(ObjectRow, row, "row"))
     assert object_sentence in printed.stdout
     assert f"to fp32 {'together ' * (len(row['raise']['layers']) > 1)}bring" in object_sentence
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ((0.26, 0.2312, 0.2812), ("0.26 -> 0.23", "changes by 0.03", "(score 0.28)")),
+        ((0.26, 0.2497, 0.2503), ("0.2600 -> 0.2497", "changes by 0.0103", "(score 0.2503)")),
+    ],
+)
+def test_scores_are_told_from_the_threshold_that_they_cross(scores: tuple[float, ...], words: tuple[str, ...]) -> None:
+    remedy = Remedy((0,), ("conv-1",), ("fp32",), 11.5, scores[2])
+    shares = (ShareRow(0, "conv-1", 100.3, 0.0), ShareRow(2, "conv-2", -0.3, 0.0))
+    row = ObjectRow(
+        "a.png:1", "a.png", "lost", "disc", "small", False, (0, 0, 9, 9), scores[0], scores[1], 0.0, 0.02, shares, remedy
+    )
+    text = f"{heading(row)} {sentence(row)}"
+    assert all(word in text for word in words)
+
+
+def test_nothing_lost_names_the_threshold(mpnet: Mpnet, experiment: Path) -> None:
+    text = " ".join(mpnet("explain", experiment, "--set", "precision={default: fp16}").stdout.split())
+    assert "at score 0.25 or more, 0 are lost, 0 moved, 0 doubled" in text
+    assert "finds all that the baseline finds at this score" in text
+    run = document_of(mpnet("run", experiment, "--set", "precision={default: fp32}", "--json"))["folder"]
+    compared = mpnet("compare", run, run, "--images", "lost")
+    assert "lost: nothing was lost or gained, so that no image was drawn" in compared.stderr
 
 
 @pytest.mark.slow

@@ -305,7 +305,7 @@ def test_a_run_counts_errors_at_the_threshold_in_use_and_stores_nothing_of_it(mp
     assert first["operating_point"]["chosen_by"] == "the best F1 of the baseline"
     assert len(folders(experiment)) == 2  # the configuration and its baseline: a threshold makes no other result
     printed = mpnet("run", experiment, "--set", "detection.deployed=0.3", "-q").stdout
-    assert "objects missed" not in printed  # a table's row is called as in --json
+    assert "objects missed" in printed
     assert "at score 0.300 (as asked for), IoU 0.5" in printed
     refused = mpnet("run", experiment, "--set", "detection.deployed=3")
     assert refused.returncode == 2

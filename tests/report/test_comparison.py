@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -22,6 +24,7 @@ from mpnet.report.collect.comparison import check_limits
 from mpnet.report.collect.detection_pairs import Pairing, overlap
 from mpnet.report.collect.images import CROP_SIDE
 from mpnet.report.collect.report import collect
+from mpnet.report.data.comparison import Comparison
 from mpnet.report.html.page import render
 from mpnet.report.text.comparison import print_comparison
 from mpnet.trial.result import Result
@@ -135,6 +138,31 @@ def test_the_tables_are_plain_in_a_pipe(runs: tuple[Result, Result, Result]) -> 
     assert "objects lost" in text
     assert NAMES[1] in text
     json.dumps(comparison.document, allow_nan=False)
+
+
+def printed(comparison: Comparison) -> str:
+    output = io.StringIO()
+    print_comparison(comparison, Console(file=output, width=100))
+    return output.getvalue()
+
+
+def test_classes_of_few_objects_are_told_and_not_ranked(runs: tuple[Result, Result, Result]) -> None:
+    comparison = compare_runs(folders((runs[0], runs[2])))
+    rare, *others = comparison.per_class
+    text = printed(replace(comparison, per_class=(replace(rare, truths=2), *others)))
+    ranked = text[text.index("AP per class") :].split("at score")[0]
+    assert (
+        f"1 class has at most 3 objects, so that one more or less makes tens of points, and is not ranked: {rare.name} (2)."
+        in (" ".join(ranked.split()))
+    )
+    assert not re.search(rf"^{rare.name}  ", ranked, re.MULTILINE)
+    assert all(len(re.findall(re.escape(row.name), ranked)) == 1 for row in others)
+
+
+def test_nothing_lost_is_said(runs: tuple[Result, Result, Result]) -> None:
+    text = printed(compare_runs([runs[0].folder, runs[0].folder]))
+    assert "0 objects lost, 0 gained (score 0.25 or more, IoU 0.5)" in text
+    assert "0 objects lost" not in printed(replace(compare_runs([runs[0].folder, runs[0].folder]), missing="no images"))
 
 
 def test_the_tables_need_no_unicode(runs: tuple[Result, Result, Result]) -> None:

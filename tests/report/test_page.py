@@ -208,6 +208,8 @@ def test_the_threshold_in_use_has_a_section_where_it_is_known() -> None:
     }
     assert f"{point['objects']} objects of {point['images']} images" in parsed.text
     assert "In use, at score 0.400" in parsed.text
+    assert "correct detections (%)" in parsed.text
+    assert "missed entirely" in parsed.text
     assert "In use, at score" not in Text(page.render(report_data())).text
 
 

@@ -10,8 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from mpnet.cli.output import console
-from mpnet.messages import bytes_text
-from mpnet.report.data import words
+from mpnet.messages import bytes_text, number_text, percent_text, separating_digits
 from mpnet.report.text import terminal
 from mpnet.report.text.front import value_text
 
@@ -48,7 +47,18 @@ def test_bytes(value: float, expected: str) -> None:
     ("value", "expected"), [(0.004, "+0.00"), (-0.004, "0.00"), (-1.234, "-1.23"), (None, "-"), (float("inf"), "inf")]
 )
 def test_signed_numbers(value: float | None, expected: str) -> None:
-    assert words.number_text(value, 2, signed=True) == expected
+    assert number_text(value, 2, signed=True) == expected
+
+
+def test_no_number_is_a_negative_zero() -> None:
+    assert [percent_text(value, 0) for value in (-0.4, -0.0, -0.6, None)] == ["0 %", "0 %", "-1 %", "-"]
+
+
+@pytest.mark.parametrize(
+    ("values", "digits"), [((0.26, 0.23), 2), ((0.26, 0.2499), 4), ((0.2503, 0.2463), 3), ((0.25, 0.25), 2), ((0.24999999,), 6)]
+)
+def test_numbers_stay_on_their_side_of_a_threshold(values: tuple[float, ...], digits: int) -> None:
+    assert separating_digits(values, 0.25) == digits
 
 
 def test_a_pipe_gets_plain_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

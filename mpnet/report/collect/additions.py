@@ -54,7 +54,9 @@ def with_changes(data: ReportData, pair: RunDifferences, gallery: Shows | None =
     if gallery is not None:
         changes = gallery.changes(_rank_by_class(changes), CROPS)
         images = gallery.worst(pair.images, WORST_IMAGES)
-    harmed_first = sorted(pair.classes, key=lambda of_class: of_class.interval.difference if of_class.interval else 0.0)
+    harmed_first = sorted(
+        pair.classes, key=lambda of_class: (of_class.is_few, of_class.interval.difference if of_class.interval else 0.0)
+    )
     changes = tuple(replace(change, image=Path(change.image).name) for change in changes)
     return replace(data, classes=tuple(harmed_first), changes=changes, worst=images, verdict=pair.verdict)
 

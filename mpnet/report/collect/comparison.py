@@ -10,6 +10,7 @@ from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.evaluation.operating_point import OperatingPoint
+from mpnet.messages import number_text, separating_digits
 from mpnet.model.task import DETECTION, Task
 from mpnet.report.collect.task import prediction_tools
 from mpnet.report.data.comparison import (
@@ -89,7 +90,8 @@ def check_limits(comparison: Comparison, limits: Mapping[str, float]) -> list[st
                 raise ConfigError(f"--fail-under {name}: was not compared; known are {', '.join(run.differences)}")
             difference = run.differences[name]
             if difference < limit:
-                broken.append(f"{run.name} {run.id[:8]}: {name} differs by {difference:+.2f}, the limit is {limit:+g}")
+                text = number_text(difference, separating_digits([difference], limit), signed=True)
+                broken.append(f"{run.name} {run.id[:8]}: {name} differs by {text}, the limit is {limit:+g}")
     return broken
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Sequence
 
 from mpnet.config.measures import measure
+from mpnet.messages import number_text
 from mpnet.model.plan_key import short_key
 from mpnet.model.task import TASKS
-from mpnet.report.data.words import number_text
 from mpnet.sweep.choose.conditions import CLEAN, MEAN, WORST
 from mpnet.sweep.choose.recommend import labelled_configurations
 from mpnet.sweep.result import ConditionRows, SweepResult

@@ -5,12 +5,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Mapping
+from typing import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.evaluation.compare import Interval
+from mpnet.messages import few
+from mpnet.report.data.words import clean
+
+FEW = 3
+"""Objects of a class up to which one of them makes tens of points of its AP."""
+FEW_NAMED = 8
+
+
+def is_few(count: int) -> bool:
+    """Return whether a class has so few objects that its difference is told and not ranked."""
+    return 0 < count <= FEW
+
+
+def few_classes_text(classes: Sequence[tuple[str, int]], thing: str) -> str:
+    """Say which classes are not ranked, since they have few objects; '' for none. classes: names and numbers of objects."""
+    if not classes:
+        return ""
+    names = few([f"{clean(name)} ({count})" for name, count in classes], FEW_NAMED)
+    several = "classes have" if len(classes) > 1 else "class has"
+    return (
+        f"{len(classes)} {several} at most {FEW} {thing}s, so that one more or less makes tens of points, and "
+        f"{'are' if len(classes) > 1 else 'is'} not ranked: {names}."
+    )
 
 
 @dataclass(frozen=True)
@@ -25,6 +48,11 @@ class ClassRow:
     baseline: Mapping[str, float]
     chosen: Mapping[str, float]
     interval: Interval | None = None
+
+    @property
+    def is_few(self) -> bool:
+        """Return whether it has so few objects that its difference is told and not ranked."""
+        return is_few(self.truths)
 
 
 KINDS = ("lost", "moved", "gained")

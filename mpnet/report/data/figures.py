@@ -352,8 +352,8 @@ def sizes(data: ReportData) -> Figure | None:
 
 
 def classes(data: ReportData) -> Figure | None:
-    """Return the difference of the task's quality per class with its interval, most harmed first."""
-    rows = sorted((c for c in data.classes if c.interval), key=lambda c: c.interval.difference if c.interval else 0)
+    """Return the difference of the task's quality per class with its interval, most harmed first, those of few objects last."""
+    rows = sorted((c for c in data.classes if c.interval), key=lambda c: (c.is_few, c.interval.difference if c.interval else 0))
     if not rows:
         return None
     intervals, quality = [c.interval for c in rows if c.interval], data.task.quality

@@ -7,10 +7,9 @@ import math
 
 from mpnet.config.measures import measure
 from mpnet.evaluation.compare import Interval
-from mpnet.messages import bytes_text, count_text, counted
+from mpnet.messages import bytes_text, count_text, counted, number_text
 from mpnet.model.plan_words import PlanWords
 from mpnet.report.data.report_data import ReportData
-from mpnet.report.data.words import number_text
 
 
 def verdict(interval: Interval) -> str:

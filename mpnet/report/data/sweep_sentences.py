@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Container, Mapping, Sequence
 
 from mpnet.evaluation.compare import Interval
-from mpnet.messages import counted
+from mpnet.messages import counted, number_text
 from mpnet.model.task import TASKS
 from mpnet.report.data.row_words import row_key
 from mpnet.report.data.summary import bounds
@@ -102,8 +102,7 @@ def change_text(losses: Mapping[str, SetLosses]) -> str:
     if loss is None:
         return "not measured"
     interval = Interval(loss.difference, loss.low, loss.high)
-    ends = f"{interval.low:+.2f} to {interval.high:+.2f}" if interval.tells else bounds(interval)
-    return f"{interval.difference:+.2f} ({ends})"
+    return f"{number_text(interval.difference, signed=True)} ({bounds(interval)})"
 
 
 def images_text(losses: Mapping[str, SetLosses]) -> str:

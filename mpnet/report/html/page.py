@@ -19,9 +19,10 @@ from mpnet.messages import counted
 from mpnet.model.plan_key import short_key
 from mpnet.model.precision import PRECISIONS
 from mpnet.report.colours import style_sheet
-from mpnet.report.data import figures, operating_point
+from mpnet.report.data import figures
 from mpnet.report.data.differences import KINDS, ClassRow
 from mpnet.report.data.figures import Figure
+from mpnet.report.data.operating_point import MEASURE_LABELS, kind_label, operating_sentences
 from mpnet.report.data.report_data import ReportData, images_text
 from mpnet.report.data.summary import in_words, sentences
 from mpnet.report.data.task_words import words_of
@@ -74,6 +75,7 @@ def _environment(data: ReportData) -> jinja2.Environment:
         short=short_key,
     )
     environment.globals.update(chip=_chip, images_text=images_text, whisker=_Whisker(data.classes), tone=_tone, measure=measure)
+    environment.globals.update(measure_labels=MEASURE_LABELS, kind_label=kind_label)
     return environment
 
 
@@ -137,7 +139,7 @@ def _difference_values(data: ReportData) -> dict[str, object]:
         "class_verdict": class_verdict(data),
         "confusion": confusion_table(data),
         "point": data.operating_point,
-        "point_lines": [with_minus_signs(line) for line in operating_point.operating_sentences(data.operating_point or {})],
+        "point_lines": [with_minus_signs(line) for line in operating_sentences(data.operating_point or {})],
         "crops": sorted(illustrated, key=lambda change: change.order),
         "changes": sorted(data.changes, key=lambda change: change.order),
         "filters": list_filters(data),
@@ -188,7 +190,7 @@ def _chip(precision: str) -> Markup:
 
 
 def _tone(of_class: ClassRow) -> str:
-    if of_class.interval is None or of_class.interval.noise:
+    if of_class.interval is None or of_class.interval.noise or of_class.is_few:
         return "noise"
     return "bad" if of_class.interval.difference < 0 else "good"
 

@@ -14,13 +14,13 @@ from markupsafe import Markup
 from mpnet.config.measures import HELD_OUT, MEASURES, Measure, in_report_order, measure
 from mpnet.evaluation.compare import verdict
 from mpnet.evaluation.metrics import SIZES
-from mpnet.messages import counted
-from mpnet.report.data.differences import KINDS
+from mpnet.messages import counted, number_text
+from mpnet.report.data.differences import KINDS, few_classes_text
 from mpnet.report.data.figures import Figure
 from mpnet.report.data.report_data import Pick, ReportData, images_text
 from mpnet.report.data.summary import amount, bounds, in_words
 from mpnet.report.data.task_words import protocol_text, words_of
-from mpnet.report.data.words import clean, number_text
+from mpnet.report.data.words import clean
 from mpnet.report.html import svg
 
 
@@ -239,16 +239,19 @@ def latency_text(data: ReportData) -> str:
 
 def class_verdict(data: ReportData) -> str:
     """Say how many classes change beyond noise, and how many would by chance; '' where no class has an interval."""
-    classes = [c for c in data.classes if c.interval]
+    few = [c for c in data.classes if c.is_few]
+    classes = [c for c in data.classes if c.interval and not c.is_few]
     real = sorted(
         (c for c in classes if c.interval and not c.interval.noise), key=lambda c: c.interval.difference if c.interval else 0
     )
+    few_text = few_classes_text([(c.name, c.truths) for c in few], data.task.thing)
     if not classes:
-        return ""
+        return few_text
     images = f"On {images_text('all', data.images)} " if data.images else ""
     left_out = (len(data.confusion.names) - bool(words_of(data.task).nothing) if data.confusion else 0) - len(data.classes)
     others_text = f" {left_out} more have no {data.task.thing} in these images and are not listed." if left_out > 0 else ""
-    count_text = f"{len(classes)} classes" + (" that have an interval" if len(classes) < len(data.classes) else "")
+    others_text += f" {few_text}" if few_text else ""
+    count_text = f"{len(classes)} classes" + (" that have an interval" if len(classes) + len(few) < len(data.classes) else "")
     if not real:
         return f"{images}{'n' if images else 'N'}one of {count_text} changes beyond noise.{others_text}"
     names = ", ".join(clean(c.name) for c in real[:5]) + (f" and {len(real) - 5} more" if len(real) > 5 else "")

@@ -11,6 +11,7 @@ from rich.console import Console
 from mpnet.config.measures import measure
 from mpnet.diagnose.analysis_document import AnalysisDocument, LayerRow, StepRow
 from mpnet.engine.verify import StepCheck
+from mpnet.messages import percent_text
 from mpnet.model.plan_key import short_key
 from mpnet.quantization.measure import sparkline
 from mpnet.report.text.terminal import print_table
@@ -51,7 +52,7 @@ def _print_keep(document: AnalysisDocument, console: Console) -> None:
     )
     console.print(
         f"{measure(keep.measure).label} on {keep.pictures} images: {configuration.agreement:.2f} -> "
-        f"{raised.agreement:.2f} for {extra_percent:+.1f} % bit operations{heads_text}"
+        f"{raised.agreement:.2f} for {percent_text(extra_percent, signed=True)} bit operations{heads_text}"
     )
     for row in keep.over:
         console.print(f"this changes a choice of yours: {row.name} is {row.precision} by {row.said}", markup=False)
@@ -65,7 +66,7 @@ def _print_layers(layers: Sequence[LayerRow], console: Console, rows: int) -> No
             row.name,
             row.precision,
             f"{row.macs_percent:.1f} %",
-            f"{row.raised_bit_operations_percent:+.1f} %",
+            percent_text(row.raised_bit_operations_percent, signed=True),
             f"{row.noise_percent:.1f} %",
             _decibels(row.alone_db),
             _decibel(row.local.sqnr_db),

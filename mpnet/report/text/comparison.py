@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.text import Text
 
 from mpnet.config.measures import AGREEMENT, measure, names_of
-from mpnet.messages import bytes_text, count_text
+from mpnet.messages import bytes_text, count_text, number_text
 from mpnet.model.plan_key import short_key
 from mpnet.model.task import Task
 from mpnet.report.data.comparison import ClassComparison, ComparedRun, Comparison
-from mpnet.report.data.differences import KINDS
+from mpnet.report.data.differences import KINDS, few_classes_text, is_few
 from mpnet.report.data.task_words import words_of
-from mpnet.report.data.words import clean, number_text
+from mpnet.report.data.words import clean
 from mpnet.report.text.operating_point import print_operating_point
 from mpnet.report.text.terminal import Share, precision_text, print_table, signed_bar, utf8
 from mpnet.speed.latency import doubt_of, short_latency
@@ -35,7 +35,8 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         if run.operating_point:
             print_operating_point(run.operating_point, console, name=name, details=True)
     for run in comparison.runs[1:]:
-        _changes(run, console, len(comparison.runs) > 2, comparison.task)
+        if not comparison.missing:
+            _changes(run, console, len(comparison.runs) > 2, comparison.task)
     for name, differences in zip(_names(comparison), comparison.protocol_differences, strict=True):
         if differences:
             console.print(f"{clean(name)} differs in protocol: {', '.join(map(clean, differences))}")
@@ -199,8 +200,11 @@ def _layers(comparison: Comparison, console: Console) -> None:
 
 
 def _classes(comparison: Comparison, console: Console, unicode: bool) -> None:
-    rows, quality = [row for row in comparison.per_class if row.truths > 0], comparison.task.quality
+    present, quality = [row for row in comparison.per_class if row.truths > 0], comparison.task.quality
+    few = few_classes_text([(row.name, row.truths) for row in present if is_few(row.truths)], comparison.task.thing)
+    rows = [row for row in present if not is_few(row.truths)]
     if not rows:
+        console.print(f"{few}\n" if few else "", end="")
         return
 
     def weight(row: ClassComparison) -> float:
@@ -232,12 +236,12 @@ def _classes(comparison: Comparison, console: Console, unicode: bool) -> None:
         title += "; none beyond noise"
     names = _names(comparison)
     print_table(console, ["class", "truths", *names], cells, title, (0, *range(3, len(names) + 2)), CLASSES_SHOWN, fold=(0,))
+    if few:
+        console.print(f"{few}\n")
 
 
 def _changes(run: ComparedRun, console: Console, is_one_of_several: bool, task: Task) -> None:
     changes = [change.as_json() for change in run.changes]
-    if not changes:
-        return
     counts = {kind: sum(change["kind"] == kind for change in changes) for kind in KINDS}
     name = f" by {clean(run.name)} {run.id[:8]}" if is_one_of_several else ""
     words = words_of(task)
@@ -245,6 +249,9 @@ def _changes(run: ComparedRun, console: Console, is_one_of_several: bool, task: 
     title = f"{counts['lost']} {task.thing}s lost,{moved_text} {counts['gained']} gained{name} ({words.matched})"
     if run.verdict:
         title += f"; {run.verdict}"
+    if not changes:
+        console.print(f"{title}\n")
+        return
     rows = [
         [change["kind"], *(_cell_text(change[key]) for key in words.change.values()), change.get("file", "")]
         for change in changes

@@ -6,7 +6,9 @@ from __future__ import annotations
 from rich.console import Console
 
 from mpnet.diagnose.explanation_document import ExplanationDocument
+from mpnet.evaluation.agreement import BASELINE_SCORE
 from mpnet.evaluation.metrics import SIZES
+from mpnet.messages import counted, percent_text
 from mpnet.report.data.explanation import heading, sentence
 from mpnet.report.text.terminal import Share, print_table
 
@@ -15,12 +17,12 @@ def print_explanation(document: ExplanationDocument, console: Console) -> None:
     """Print the document of `mpnet explain`: a paragraph for each object, then the layers."""
     counts = document.lost
     console.print(
-        f"{document.name} in {document.words}: of what {document.baseline_words} finds in {document.images} "
-        f"images, {counts['lost']} are lost, {counts['moved']} moved, {counts['doubled']} doubled",
+        f"{document.name} in {document.words}: of what {document.baseline_words} finds in {counted(document.images)} "
+        f"at score {BASELINE_SCORE:g} or more, {counts['lost']} are lost, {counts['moved']} moved, {counts['doubled']} doubled",
         soft_wrap=True,
     )
     if not document.objects:
-        console.print("nothing to explain: the configuration finds all that the baseline finds")
+        console.print("nothing to explain: the configuration finds all that the baseline finds at this score")
         return
     for row in document.objects:
         console.print(f"\n{heading(row)}\n  {sentence(row)}", markup=False, soft_wrap=True)
@@ -35,12 +37,12 @@ def _print_layers(document: ExplanationDocument, console: Console) -> None:
         [
             row.name,
             row.precision,
-            f"{percent:.0f} %",
+            percent_text(percent, 0),
             Share(max(0.0, percent / largest) if largest > 0 else 0.0),
             str(row.brings_back or ""),
-            f"{row.bit_operations_percent:.1f} %",
-            *("-" if row.by_size[size] is None else f"{row.by_size[size]:.0f} %" for size in SIZES),
-            *("-" if share is None else f"{share:.0f} %" for share in row.by_place.values()),
+            percent_text(row.bit_operations_percent),
+            *(percent_text(row.by_size[size], 0) for size in SIZES),
+            *(percent_text(share, 0) for share in row.by_place.values()),
         ]
         for row, percent in sorted(layers, key=lambda pair: -pair[1])
     ]

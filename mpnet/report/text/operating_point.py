@@ -9,15 +9,17 @@ from rich.console import Console
 from rich.text import Text
 
 from mpnet.evaluation.operating_point import MEASURES
-from mpnet.report.data.operating_point import operating_sentences
-from mpnet.report.data.words import clean, number_text
+from mpnet.messages import number_text
+from mpnet.report.data.differences import is_few
+from mpnet.report.data.operating_point import MEASURE_LABELS, kind_label, operating_sentences
+from mpnet.report.data.words import clean
 from mpnet.report.text.terminal import print_table
 
 CLASSES_SHOWN = 8
 
 
 def print_operating_point(point: Mapping[str, Any], console: Console, *, name: str = "this run", details: bool = False) -> None:
-    """Print objects missed, false alarms, recall and precision; how scores shift; kinds of errors.
+    """Print objects missed, false alarms, recall and the share of correct detections; how scores shift; kinds of errors.
 
     name: of the run. details: whether classes are printed as well.
     """
@@ -35,7 +37,7 @@ def print_operating_point(point: Mapping[str, Any], console: Console, *, name: s
 def _table(point: Mapping[str, Any], console: Console, name: str, pair: bool) -> None:
     rows: list[list[object]] = []
     for measure in MEASURES:
-        row: list[object] = [measure.replace("_", " "), _value(point["baseline"][measure])]
+        row: list[object] = [MEASURE_LABELS[measure], _value(point["baseline"][measure])]
         if pair:
             row += [_value(point["run"][measure]), _difference(measure, point["differences"].get(measure))]
         rows.append(row)
@@ -49,7 +51,11 @@ def _table(point: Mapping[str, Any], console: Console, name: str, pair: bool) ->
 def _errors(point: Mapping[str, Any], console: Console, name: str, pair: bool) -> None:
     sides = ("baseline", "run") if pair else ("baseline",)
     rows = [
-        [kind, *[side["count"] for side in (of_kind[n] for n in sides)], *[f"{of_kind[n]['AP50_back']:.2f}" for n in sides]]
+        [
+            kind_label(kind),
+            *[side["count"] for side in (of_kind[n] for n in sides)],
+            *[f"{of_kind[n]['AP50_back']:.2f}" for n in sides],
+        ]
         for kind, of_kind in point["errors"].items()
     ]
     names = ["baseline", clean(name)] if pair else [clean(name)]
@@ -63,11 +69,13 @@ def _classes(point: Mapping[str, Any], console: Console, name: str) -> None:
     def weight(row: Mapping[str, Any]) -> int:
         return sum(abs(row["run"][m] - row["baseline"][m]) for m in ("missed", "false_alarms"))
 
-    changed_rows = sorted((row for row in point["per_class"] if weight(row)), key=weight, reverse=True)
+    changed_rows = sorted(
+        (row for row in point["per_class"] if weight(row)), key=lambda row: (is_few(row["truths"]), -weight(row))
+    )
     rows = [
         [
             row["name"],
-            row["truths"],
+            f"{row['truths']}{', few' if is_few(row['truths']) else ''}",
             *[f"{row['baseline'][m]} to {row['run'][m]}" for m in ("missed", "false_alarms")],
             _difference("recall", row["differences"]["recall"]),
         ]
@@ -75,9 +83,8 @@ def _classes(point: Mapping[str, Any], console: Console, name: str) -> None:
     ]
     if rows:
         columns = ["class", "truths", "missed", "false alarms", "recall, 95 %"]
-        print_table(
-            console, columns, rows, f"classes, baseline to {clean(name)}, largest changes first", limit=CLASSES_SHOWN, fold=(0,)
-        )
+        title = f"classes at score {point['score']:.3f}, baseline to {clean(name)}, largest changes first"
+        print_table(console, columns, rows, title, limit=CLASSES_SHOWN, fold=(0,))
 
 
 def _value(value: float | int | None) -> str:

@@ -8,7 +8,7 @@ import shlex
 from rich.console import Console
 
 from mpnet.config.measures import measure
-from mpnet.messages import counted
+from mpnet.messages import counted, number_text, percent_text
 from mpnet.model.plan_key import short_key
 from mpnet.packages import program
 from mpnet.report.data.row_words import row_words
@@ -36,8 +36,8 @@ def print_pick(outcome: PickOutcome, console: Console) -> None:
             budget,
             row_words(entry.precision, entry.words),
             short_key(entry.precision),
-            *(f"{value:.2f}" for value in entry.values.values()),
-            "" if entry.saves is None else f"{entry.saves:.1f} %",
+            *(number_text(value) for value in entry.values.values()),
+            "" if entry.saves is None else percent_text(entry.saves),
         ]
         for name, budget, entry in rows
     ]
@@ -55,4 +55,4 @@ def _name(row: PickedRow) -> str:
 
 
 def _values(row: PickedRow) -> str:
-    return ", ".join(f"{name} {value:.2f}" for name, value in row.values.items())
+    return ", ".join(f"{name} {number_text(value)}" for name, value in row.values.items())

@@ -9,7 +9,7 @@ from typing import Sequence
 from rich.console import Console
 
 from mpnet.config.measures import DROP, measure
-from mpnet.messages import limits_text
+from mpnet.messages import limits_text, percent_text
 from mpnet.packages import program
 from mpnet.report.data.row_words import describe_configuration, row_words
 from mpnet.report.data.sweep_sentences import change_text, images_text, judged_by, recommendation_text, time_lines, times_of
@@ -82,7 +82,7 @@ def _print_table(result: SweepResult, labelled: Sequence[tuple[str, Pick]], cons
         label = measure(cost).label
         if cost == LATENCY:
             columns.append((label, [value_text(row_value(row, cost), cost) + " ms" for row in rows]))
-        columns.append((f"{label} saved", [f"{row.saves[cost]:.1f} %" if cost in row.saves else "" for row in rows]))
+        columns.append((f"{label} saved", [percent_text(row.saves[cost]) if cost in row.saves else "" for row in rows]))
     if times:
         columns.append(("time here", [_time_text(times[names[0]]) if names[0] in times else "" for names in names_of]))
     names, cells = zip(*columns, strict=True)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from mpnet.config.measures import measure
 from mpnet.evaluation.noninferiority import POOLED
-from mpnet.messages import counted
+from mpnet.messages import counted, number_text
 from mpnet.model.plan_key import short_key
 from mpnet.report.data.row_words import describe_configuration, row_words
 from mpnet.report.text.terminal import print_table
@@ -40,7 +40,9 @@ def _print_tested(result: SweepResult, safety: Safety, console: Console) -> None
         [
             describe_configuration(result, row.precision, row.options),
             row.state,
-            "" if (loss := row.losses.get(name)) is None else f"{loss.loss:.2f} ({loss.least:.2f} to {loss.most:.2f})",
+            ""
+            if (loss := row.losses.get(name)) is None
+            else f"{number_text(loss.loss)} ({number_text(loss.least)} to {number_text(loss.most)})",
             "" if row.more_images is None else f"about {row.more_images:,}",
         ]
         for row in safety.tested
@@ -90,7 +92,7 @@ def print_forecast(document: Mapping[str, Any], console: Console) -> None:
                     row_words(row["precision"], str(row.get("words", ""))),
                     short_key(row["precision"]),
                     f"{loss_label(name)} {document['margin'][name.removesuffix(POOLED)]:g}",
-                    f"{loss['loss']:.2f}",
+                    number_text(loss["loss"]),
                     *widths,
                     "more than there are" if enough is None else f"{enough:,}",
                 ]

@@ -8,9 +8,8 @@ from typing import Sequence
 from rich.console import Console
 
 from mpnet.config.measures import measure
-from mpnet.messages import whole_text
+from mpnet.messages import number_text, whole_text
 from mpnet.report.data.sweep_sentences import failed_text, ruled_out_needed
-from mpnet.report.data.words import number_text
 from mpnet.report.text.conditions import print_conditions
 from mpnet.report.text.engine_check import print_engine_check
 from mpnet.report.text.front import list_qualities, print_front

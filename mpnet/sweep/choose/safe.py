@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import MAX_SQNR_DB, measure
 from mpnet.evaluation.noninferiority import ERROR, POOLED, Loss, Losses, State
-from mpnet.messages import counted
+from mpnet.messages import counted, number_text
 from mpnet.model.task import Task
 from mpnet.quantization.elementary import log
 from mpnet.sweep.choose.margins import Margins, loss_label
@@ -284,7 +284,8 @@ def why(safety: SafetyTests) -> str:
     if test is None:
         return f"only the baseline could be tested against a loss of at most {limits}"
     losses_text = "; ".join(
-        f"{loss_label(name)} loses {loss.loss:.2f}, at most {loss.bounds(safety.error)[1]:.2f} ({counted(loss.images)})"
+        f"{loss_label(name)} loses {number_text(loss.loss)}, at most {number_text(loss.bounds(safety.error)[1])} "
+        f"({counted(loss.images)})"
         for name, loss in test.losses.items()
     )
     if safety.safe is not None:

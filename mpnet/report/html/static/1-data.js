@@ -36,11 +36,16 @@ function signed(text, value) {
   return (value > 0 ? "+" : "") + text;
 }
 
+function fixed(value, digits) {
+  const text = value.toFixed(digits);
+  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
+}
+
 function scaled(value, steps) {
   for (const [factor, unit] of steps) {
     if (Math.abs(value) >= factor) return Number((value / factor).toPrecision(3)).toString().replace("-", "−") + " " + unit;
   }
-  return value.toFixed(0) + (steps === BYTES ? " B" : "");
+  return fixed(value, 0) + (steps === BYTES ? " B" : "");
 }
 
 const BYTES = [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]];
@@ -52,7 +57,7 @@ function show(name, value, withUnit = true) {
   if (m.unit === "B") return scaled(value, BYTES);
   if (m.digits === 0 && !m.unit) return scaled(value, COUNTS);
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
-  return value.toFixed(m.digits).replace("-", "−") + (withUnit && m.unit && m.unit !== "%" ? " " + m.unit : "");
+  return fixed(value, m.digits) + (withUnit && m.unit && m.unit !== "%" ? " " + m.unit : "");
 }
 
 function showDifference(name, value) {
