@@ -25,6 +25,7 @@ typedef struct {
     int32_t dc_table, ac_table, dc;
     uint8_t *plane;        /* [blocks_h * 8][blocks_w * 8] */
     int16_t *coefficients; /* progressive: [blocks_h][blocks_w][64], in natural order */
+    uint64_t exact;        /* a bit for each place in the zigzag: scans have brought its last bit */
 } jpeg_component;
 
 typedef struct {
@@ -35,10 +36,15 @@ typedef struct {
     int32_t width, height, components, max_h, max_v, mcus_w, mcus_h;
     int32_t progressive, restart, adobe_transform, jfif;
     int32_t band_start, band_end, high, low, end_run;
+    int32_t restarts;      /* in this scan */
+    int32_t flaws;         /* MP_JPEG_... of mp_jpeg.h */
     uint16_t quant[4][64]; /* in natural order */
     jpeg_component component[JPEG_COMPONENTS];
     jpeg_huffman dc[4], ac[4];
 } jpeg_decoder;
+
+/* Reads to behind the next marker; what stands before it is left out. Returns the marker, or JPEG_FAILED. */
+int jpeg_next_marker(jpeg_decoder *j);
 
 /* Reads on to the next marker that carries something; its segment is p[0 .. *n). Returns the marker, or JPEG_FAILED. */
 int jpeg_next_segment(jpeg_decoder *j, const uint8_t **p, int64_t *n);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "image/jpeg.h"
+#include "image/mp_jpeg.h"
 
 /* Position in a block by place in the zigzag; the tail catches runs that lead beyond the end. */
 const uint8_t JPEG_ZIGZAG[64 + 16] = {
@@ -30,6 +31,12 @@ static void fill_bits(jpeg_decoder *j)
 }
 
 static int ran_out(const jpeg_decoder *j) { return j->count < j->padded; }
+
+/* Notes whole bytes that were read ahead and that nothing needed. */
+static void note_unused_bytes(jpeg_decoder *j)
+{
+    if (j->count - j->padded >= 8) j->flaws |= MP_JPEG_EXTRA_BYTES;
+}
 
 static void reset_bits(jpeg_decoder *j)
 {
@@ -213,11 +220,14 @@ static int at_restart(jpeg_decoder *j, int *left)
 {
     if (j->restart == 0 || --*left > 0) return 0;
     if (ran_out(j)) return JPEG_FAILED;
-    /* Whole bytes that were read ahead are marker-free by construction, so the marker is where reading stopped. */
-    if (j->count - j->padded >= 8 || j->at + 1 >= j->size || j->data[j->at] != 0xff ||
-        (j->data[j->at + 1] & 0xf8) != 0xd0)
-        return JPEG_FAILED;
-    j->at += 2;
+    /* Bytes that were read ahead are marker-free by construction, so the marker is where reading stopped or later. */
+    const int flaws = j->flaws;
+    j->flaws = 0;
+    note_unused_bytes(j);
+    const int marker = jpeg_next_marker(j), number = j->restarts++ & 7;
+    /* Behind bytes that do not belong there, another number means that blocks are lost. */
+    if ((marker & ~7) != 0xd0 || (j->flaws && marker != 0xd0 + number)) return JPEG_FAILED;
+    j->flaws |= flaws;
     reset_bits(j);
     *left = j->restart;
     return 0;
@@ -226,6 +236,7 @@ static int at_restart(jpeg_decoder *j, int *left)
 int jpeg_scan(jpeg_decoder *j, const int *chosen, int count)
 {
     reset_bits(j);
+    j->restarts = 0;
     int left = j->restart;
     if (count == 1) {
         jpeg_component *c = &j->component[chosen[0]];
@@ -251,5 +262,6 @@ int jpeg_scan(jpeg_decoder *j, const int *chosen, int count)
             }
         }
     }
+    note_unused_bytes(j);
     return ran_out(j) ? JPEG_FAILED : 0;
 }

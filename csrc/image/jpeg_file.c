@@ -65,8 +65,16 @@ static void dequantise_all(jpeg_decoder *j)
     }
 }
 
+/* Whether no scan can add anything: a file may end here, though it should say so. */
+static int is_complete(const jpeg_decoder *j)
+{
+    for (int k = 0; k < j->components; ++k)
+        if (j->component[k].exact != UINT64_MAX) return 0;
+    return 1;
+}
+
 int mp_jpeg_decode(const uint8_t *data, int64_t size, int32_t width, int32_t height, void *scratch,
-                   int64_t scratch_bytes, uint8_t *rgb)
+                   int64_t scratch_bytes, uint8_t *rgb, int32_t *flaws)
 {
     jpeg_decoder *j = scratch;
     if (scratch_bytes < (int64_t)sizeof *j) return MP_BAD_ARGUMENT;
@@ -96,8 +104,9 @@ int mp_jpeg_decode(const uint8_t *data, int64_t size, int32_t width, int32_t hei
         const uint8_t *p = NULL;
         int64_t n = 0;
         const int marker = jpeg_next_segment(j, &p, &n);
+        if (marker < 0 && is_complete(j)) j->flaws |= MP_JPEG_NO_END;
+        if (marker == 0xd9 || j->flaws & MP_JPEG_NO_END) break;
         if (marker < 0) return MP_UNSUPPORTED;
-        if (marker == 0xd9) break;
         if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4) return MP_UNSUPPORTED;
         if (marker != 0xda) {
             if (marker >= 0xd0 && marker <= 0xd7) return MP_UNSUPPORTED; /* a restart nobody asked for */
@@ -107,11 +116,16 @@ int mp_jpeg_decode(const uint8_t *data, int64_t size, int32_t width, int32_t hei
         int chosen[JPEG_COMPONENTS];
         const int count = jpeg_scan_header(j, p, n, chosen);
         if (count < 0 || ++scans > MAX_SCANS || jpeg_scan(j, chosen, count)) return MP_UNSUPPORTED;
-        for (int s = 0; s < count; ++s) seen[chosen[s]] = 1;
+        const uint64_t band = UINT64_MAX >> (63 - (j->band_end - j->band_start)) << j->band_start;
+        for (int s = 0; s < count; ++s) {
+            seen[chosen[s]] = 1;
+            if (j->low == 0) j->component[chosen[s]].exact |= band;
+        }
     }
     for (int k = 0; k < j->components; ++k)
         if (!seen[k]) return MP_UNSUPPORTED;
     if (j->progressive) dequantise_all(j);
     jpeg_colours(j, memory, rgb);
+    *flaws = j->flaws;
     return MP_OK;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "image/jpeg.h"
+#include "image/mp_jpeg.h"
 
 enum { MAX_COMPONENT_FACTOR = 4 };
 
@@ -125,15 +126,28 @@ int jpeg_scan_header(jpeg_decoder *j, const uint8_t *p, int64_t n, int *chosen)
     return count;
 }
 
+/* Reads to behind the next marker, which any number of 0xff may precede. Returns it, or JPEG_FAILED. */
+int jpeg_next_marker(jpeg_decoder *j)
+{
+    for (;;) {
+        const int64_t from = j->at;
+        while (j->at < j->size && j->data[j->at] != 0xff) ++j->at;
+        const int64_t marker_at = j->at;
+        while (j->at < j->size && j->data[j->at] == 0xff) ++j->at;
+        if (j->at >= j->size) return JPEG_FAILED;
+        const int marker = j->data[j->at++];
+        if (marker_at > from || marker == 0) j->flaws |= MP_JPEG_EXTRA_BYTES;
+        if (marker != 0) return marker;
+    }
+}
+
 /* Reads on to the next marker that carries something; its segment is p[0 .. *n). Returns the marker, or JPEG_FAILED. */
 int jpeg_next_segment(jpeg_decoder *j, const uint8_t **p, int64_t *n)
 {
-    while (j->at < j->size && j->data[j->at] != 0xff) ++j->at;
-    while (j->at < j->size && j->data[j->at] == 0xff) ++j->at;
-    if (j->at >= j->size) return JPEG_FAILED;
-    const int marker = j->data[j->at++];
+    const int marker = jpeg_next_marker(j);
+    if (marker < 0) return JPEG_FAILED;
     *n = 0;
-    if (marker == 0 || marker == 0x01 || (marker >= 0xd0 && marker <= 0xd9)) return marker;
+    if (marker == 0x01 || (marker >= 0xd0 && marker <= 0xd9)) return marker;
     if (j->at + 2 > j->size) return JPEG_FAILED;
     const int64_t length = j->data[j->at] << 8 | j->data[j->at + 1];
     if (length < 2 || j->at + length > j->size) return JPEG_FAILED;

@@ -82,6 +82,7 @@ static int evaluate_one(mprun *net, const char *path, long long id, FILE *out, i
     mpr_image image;
     const mpb_network *n = net->file.network;
     if (mpr_image_read(&image, path, mpr_idle_arena(net), net->error)) return -1;
+    mpr_note_flaws(path, image.flaws);
     int count = mpr_detect(net, &image, confidence, nms, resize);
     if (count < 0) return -1;
     count = keep_best(net, count, n->max_detections);

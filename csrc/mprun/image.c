@@ -102,7 +102,7 @@ static int read_ppm(mpr_image *image, const char *name, const uint8_t *data, siz
     uint8_t *rgb = malloc((size_t)w * h * 3);
     if (!rgb) return mpr_fail(error, "%s: no memory", name);
     for (size_t i = 0; i < (size_t)w * h * 3; i++) rgb[i] = data[offset + (channels == 3 ? i : i / 3)];
-    *image = (mpr_image){rgb, (int)w, (int)h, rgb};
+    *image = (mpr_image){rgb, (int)w, (int)h, rgb, 0};
     return 0;
 }
 
@@ -120,10 +120,11 @@ static int read_jpeg(mpr_image *image, const char *name, const uint8_t *data, si
     const int borrowed = needed > 0 && (uint64_t)needed + pixels <= memory.bytes;
     uint8_t *rgb = borrowed ? memory.start : malloc(pixels);
     void *scratch = borrowed ? rgb + pixels : needed > 0 ? malloc((size_t)needed) : 0;
+    int32_t flaws = 0;
     const int status =
-        scratch && rgb ? mp_jpeg_decode(data, (int64_t)bytes, w, h, scratch, needed, rgb) : MP_UNSUPPORTED;
+        scratch && rgb ? mp_jpeg_decode(data, (int64_t)bytes, w, h, scratch, needed, rgb, &flaws) : MP_UNSUPPORTED;
     if (!borrowed) free(scratch);
-    *image = (mpr_image){rgb, w, h, borrowed ? 0 : rgb};
+    *image = (mpr_image){rgb, w, h, borrowed ? 0 : rgb, flaws};
     if (status == MP_OK) return 0;
     mpr_image_drop(image);
     return mpr_fail(error, "%s: the image is damaged, or a JPEG of a kind that is not read here; save it again", name);

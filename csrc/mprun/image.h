@@ -10,6 +10,7 @@ typedef struct {
     uint8_t *rgb;
     int width, height;
     void *allocated;
+    int32_t flaws; /* of a JPEG: MP_JPEG_... */
 } mpr_image;
 /* Reads all of a file of at most `limit` bytes; free() it. */
 uint8_t *mpr_read(const char *path, size_t limit, size_t *bytes, char *error);

@@ -235,6 +235,7 @@ static int detect(mprun *net, const options *o, startup *first)
         mpr_image image;
         const char *path = o->images.path[i];
         const int unread = read_image(net, path, i ? 0 : first, &image);
+        if (!unread) mpr_note_flaws(path, image.flaws);
         const int count = unread ? -1 : mpr_detect(net, &image, o->confidence, o->nms, o->resize);
         if (count < 0) {
             result = -1;

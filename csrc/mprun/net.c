@@ -266,7 +266,8 @@ int mprun_detections(mprun *net, const uint8_t *rgb, int width, int height, doub
                      const mprun_box **boxes)
 {
     if (!(confidence < 1) || !(nms <= 1)) return mpr_fail(net->error, "confidence or nms is outside its limits");
-    const int count = mpr_detect(net, &(mpr_image){(uint8_t *)(uintptr_t)rgb, width, height, 0}, confidence, nms, -1);
+    const int count = mpr_detect(net, &(mpr_image){.rgb = (uint8_t *)(uintptr_t)rgb, .width = width, .height = height},
+                                 confidence, nms, -1);
     if (count < 0) return -1;
     mpr_best_first(net, count);
     *boxes = net->boxes;

@@ -63,6 +63,19 @@ void mpr_plain_text(FILE *out, const char *text)
     }
 }
 
+void mpr_note_flaws(const char *path, int flaws)
+{
+    static const char *const SENTENCES[] = {
+        "a JPEG without its end marker; its pixels are all there",
+        "a JPEG with bytes that belong to none of its parts, which are skipped; check that the image is whole"};
+    for (int i = 0; i < 2; i++)
+        if (flaws & 1 << i) {
+            fputs("mprun: note: ", stderr);
+            mpr_plain_text(stderr, path);
+            fprintf(stderr, ": %s\n", SENTENCES[i]);
+        }
+}
+
 int mpr_width(const char *text)
 {
     int width = 0;

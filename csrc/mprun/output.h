@@ -10,6 +10,8 @@ void mpr_json_text(FILE *out, const char *text);
 void mpr_json_number(FILE *out, double value);
 /* For terminals: control characters of names, which could move the cursor or rename the window, as '?'. */
 void mpr_plain_text(FILE *out, const char *text);
+/* On standard error, what is wrong with a JPEG that is read all the same; flaws: MP_JPEG_... */
+void mpr_note_flaws(const char *path, int flaws);
 /* Characters, for columns. */
 int mpr_width(const char *text);
 

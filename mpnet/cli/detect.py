@@ -320,7 +320,7 @@ class _Turner:
 def _image(source: Source, target: Path | None, compared: SideBySide, turner: _Turner) -> dict[str, Any]:
     image = read_image(
         source.path,
-        repaired=lambda path: note(f"{path}: a damaged JPEG, decoded by OpenCV, which guesses what is missing; restore it"),
+        remark=lambda flawed: note(f"{flawed.path}: {flawed.flaw.value[0]}"),
         orientation=turner.orientation_of(source.path),
     )
     views = compared.views(image)

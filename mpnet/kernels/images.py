@@ -18,11 +18,18 @@ def jpeg_scratch_bytes(data: bytes, width: int, height: int) -> int:
     return int(lib.mp_jpeg_scratch(ffi.from_buffer("uint8_t[]", data), len(data), width, height))
 
 
-def decode_jpeg(data: bytes, width: int, height: int, scratch: NDArray[np.uint64], image: NDArray[np.uint8]) -> bool:
-    """Fill image (height, width, 3) from a JPEG file. Returns whether the decoder took the file."""
-    source = ffi.from_buffer("uint8_t[]", data)
+NO_END: int = lib.MP_JPEG_NO_END
+EXTRA_BYTES: int = lib.MP_JPEG_EXTRA_BYTES
+
+
+def decode_jpeg(data: bytes, width: int, height: int, scratch: NDArray[np.uint64], image: NDArray[np.uint8]) -> int | None:
+    """Fill image (height, width, 3) from a JPEG file.
+
+    Returns the sum of what the file has of NO_END and EXTRA_BYTES; None where the decoder declines it.
+    """
+    source, flaws = ffi.from_buffer("uint8_t[]", data), ffi.new("int32_t *")
     arguments = c_arguments(source, len(data), width, height, scratch, scratch.nbytes, image)
-    return bool(lib.mp_jpeg_decode(*arguments) == lib.MP_OK)
+    return int(flaws[0]) if lib.mp_jpeg_decode(*arguments, flaws) == lib.MP_OK else None
 
 
 def fit(image_width: int, image_height: int, net_width: int, net_height: int, mode: int) -> Fitted:

@@ -11,7 +11,7 @@ from typing import Sequence
 
 from mpnet.config.experiment import DataSection, Experiment
 from mpnet.detection.conditions import condition
-from mpnet.detection.images import image
+from mpnet.detection.images import FlawedImage, image
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
@@ -81,7 +81,7 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
     threads = experiment.runtime.threads or cpu_count()
     isa = experiment.runtime.isa
     quantization = experiment.quantization
-    repaired: list[str] = []
+    flawed: list[FlawedImage] = []
     bench = Workbench(
         experiment=experiment,
         network=network,
@@ -91,7 +91,7 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
             dataset.images,
             network,
             experiment.detection.fitted,
-            partial(image, repaired=repaired.append),
+            partial(image, remark=flawed.append),
             workers=threads,
             condition=image_condition,
         ),
@@ -100,7 +100,7 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
         threads=threads,
         sources=_sources(experiment, data),
         names=names,
-        repaired=repaired,
+        flawed=flawed,
     )
     return calibrated(bench)
 

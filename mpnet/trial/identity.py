@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Iterable, Mapping
 
 from mpnet.config.identity import ARITHMETIC_VERSION, TrialIdentity
+from mpnet.detection.jpeg import Flaw
 from mpnet.engine.assign import PrecisionPlan
 from mpnet.export import Configuration
 from mpnet.formats.cfg.read import read_cfg_bytes
@@ -64,10 +65,11 @@ def calibration_images(bench: Workbench, precisions: Iterable[Precision]) -> Cal
 
 def notes_of(bench: Workbench, precisions: Iterable[Precision]) -> list[str]:
     """Return what a reader of results of networks with layers of these precisions should know of the images, a line each."""
-    names = sorted({Path(path).name for path in bench.repaired})
     notes = [*bench.dataset.notes]
-    if names:
-        notes.append(f"{len(names)} damaged JPEGs were decoded by OpenCV, which guesses what is missing: {few(names)}")
+    for flaw in Flaw:
+        names = sorted({Path(path).name for path, image_flaw in bench.flawed if image_flaw is flaw})
+        if names:
+            notes.append(f"{len(names)} {flaw.value[1]}: {few(names)}")
     images, fitted = bench.calibration.evaluated_images, "ranges"
     statistics = bench.calibration.statistics
     if not images and statistics is not None and bench.statistics_digest(precisions) is not None:

@@ -9,6 +9,7 @@ from typing import Any, Mapping, Sequence
 
 from mpnet.data.dataset import Dataset
 from mpnet.detection.conditions import Condition
+from mpnet.detection.images import FlawedImage
 from mpnet.trial.inputs import Inputs
 from mpnet.trial.kit import Decoder
 from mpnet.trial.setup import Setup
@@ -21,14 +22,14 @@ class Workbench(Setup):
     inputs:   the data set's images as the network takes them.
     sources:  paths of the files that it was loaded from, by what they are.
     names:    of the network's classes; the data set may spell its own in another way.
-    repaired: damaged JPEGs of which an image was made all the same, once they were decoded.
+    flawed:   images that are read although their files have flaws, once they were decoded.
     """
 
     dataset: Dataset
     inputs: Inputs
     sources: Mapping[str, str] = field(default_factory=dict)
     names: tuple[str, ...] = ()
-    repaired: list[str] = field(default_factory=list)
+    flawed: list[FlawedImage] = field(default_factory=list)
 
     @cached_property
     def decoder(self) -> Decoder[Any]:

@@ -177,6 +177,26 @@ def test_a_damaged_jpeg_that_is_repaired_is_mentioned(experiment: Path, mpnet: M
     assert (process.returncode, process.stderr.count("a damaged JPEG, decoded by OpenCV")) == (0, 1)
 
 
+def test_a_jpeg_without_its_end_marker_is_read_and_mentioned(experiment: Path, mpnet: Mpnet) -> None:
+    folder = experiment.parent
+    images = sorted((folder / "images").iterdir())
+    data = cv2.imencode(".jpg", cv2.imread(str(images[0])))[1].tobytes()
+    cut, extended = (image.with_suffix(".jpg") for image in images[:2])
+    for image in images[:2]:
+        image.unlink()
+    cut.write_bytes(data[:-2])
+    extended.write_bytes(data[:-2] + b"between" + data[-2:])
+    run = document_of(mpnet("run", experiment, "--json", "-q"))
+    notes = json.loads((Path(folder_of(run)) / "result.json").read_text())["notes"]
+    assert f"1 JPEGs lack their end marker; their pixels are all there: {cut.name}" in notes
+    assert any(note.startswith("1 JPEGs hold bytes that belong to none of their parts") for note in notes)
+    model = [f"--{kind}={folder / 'net'}.{kind}" for kind in ("cfg", "weights")]
+    process = mpnet("detect", *model, cut, extended)
+    assert process.returncode == 0
+    assert f"{cut}: a JPEG without its end marker; its pixels are all there" in process.stderr
+    assert f"{extended}: a JPEG with bytes that belong to none of its parts" in process.stderr
+
+
 def test_inputs_that_are_pipes_are_refused_at_once(experiment: Path, tmp_path: Path, mpnet: Mpnet) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import cv2
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mpnet.detection.images import read_image
-from mpnet.detection.jpeg import decode_jpeg
+from mpnet.detection.jpeg import Flaw, decode_jpeg
 from mpnet.detection.preprocess import preprocess
+from mpnet.formats.images.read import header_size
 
 SAMPLINGS = {
     "444": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444,
@@ -104,6 +106,64 @@ def test_another_size_than_the_headers_is_declined() -> None:
 def test_every_truncation_is_declined() -> None:
     data = encode(scene(40, 30))
     assert [length for length in range(0, len(data) - 2, 7) if decode_jpeg(data[:length], 40, 30) is not None] == []
+
+
+def decoded(data: bytes, width: int, height: int) -> tuple[list[list[list[int]]] | None, list[Flaw]]:
+    """Return the pixels of a file, None when it is declined, and the flaws that are remarked on."""
+    flaws: list[Flaw] = []
+    image = decode_jpeg(data, width, height, flaws.append)
+    return None if image is None else image.tolist(), flaws
+
+
+KINDS = {
+    "baseline": {},
+    "progressive": {"PROGRESSIVE": 1},
+    "restarts": {"RST_INTERVAL": 2},
+    "progressive-restarts": {"PROGRESSIVE": 1, "RST_INTERVAL": 2},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", [b"", b"\xff", b"\xff\xff\xff", bytes(64), b"no marker"])
+def test_a_missing_end_marker_takes_nothing_from_the_pixels(kind: str, end: bytes) -> None:
+    data = encode(scene(40, 30), **KINDS[kind])
+    pixels, flaws = decoded(data[:-2] + end, 40, 30)
+    assert pixels == decoded(data, 40, 30)[0]
+    assert Flaw.NO_END in flaws
+    assert (Flaw.EXTRA_BYTES in flaws) <= (len(end) > 3)
+
+
+def test_a_progressive_file_that_ends_behind_a_scan_lacks_the_others() -> None:
+    data = encode(scene(40, 30), PROGRESSIVE=1)
+    scans = [match.start() for match in re.finditer(rb"\xff[\xc4\xda]", data)]
+    assert len(scans) > 10
+    assert [decoded(data[:at], 40, 30) for at in scans] == [(None, [])] * len(scans)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_behind_the_end_marker_are_no_flaw(kind: str) -> None:
+    data = encode(scene(40, 30), **KINDS[kind])
+    assert decoded(data + b"extra" * 100 + data, 40, 30) == decoded(data, 40, 30)
+    assert decoded(data, 40, 30)[1] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("extra", [b"\0", b"between", b"\xff\0\xff\0", bytes(300)])
+def test_bytes_before_any_marker_are_skipped(kind: str, extra: bytes) -> None:
+    """In each place where libjpeg warns of `extraneous bytes before marker` and goes on, OpenCV too."""
+    data = encode(scene(40, 30), **KINDS[kind])
+    places = [match.start() for match in re.finditer(rb"\xff[\xc0-\xfe]", data)][1:]
+    whole, _ = decoded(data, 40, 30)
+    for at in places:
+        assert decoded(data[:at] + extra + data[at:], 40, 30) == (whole, [Flaw.EXTRA_BYTES])
+        assert header_size(data[:at] + extra + data[at:]) == (40, 30)
+        assert decoded(data[:at] + b"\xff" * 5 + data[at:], 40, 30) == (whole, [])  # fill bytes are as they may be
+
+
+def test_bytes_before_a_restart_with_a_wrong_number_mean_that_blocks_are_lost() -> None:
+    data = encode(scene(40, 30), RST_INTERVAL=1)
+    at = data.index(b"\xff\xd2")
+    assert decoded(data[:at] + bytes(20) + b"\xff\xd3" + data[at + 2 :], 40, 30) == (None, [])
 
 
 @given(st.data())

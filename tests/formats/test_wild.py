@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from mpnet.detection.images import image
+from mpnet.detection.images import FlawedImage, image, read_image
+from mpnet.detection.jpeg import Flaw
 from mpnet.errors import DataError
 from mpnet.formats.cfg.read import read_cfg, read_cfg_bytes
 from mpnet.formats.images.read import probe
@@ -84,6 +86,16 @@ def test_a_detector_in_float16_is_decoded_as_that_in_float32(wild: Path) -> None
     pytest.importorskip("onnx")
     network = import_model(wild / "onnx" / "v8_half.onnx").network
     assert [head.decoder for head in network.yolos] == ["yolov8"] * 3  # type: ignore[attr-defined]
+
+
+def test_a_camera_jpeg_without_its_end_marker_has_the_pixels_of_the_whole_one(wild: Path, tmp_path: Path) -> None:
+    content = (wild / "images" / "noeoi.jpg").read_bytes()
+    (tmp_path / "whole.jpg").write_bytes(content + b"\xff\xd9")
+    flawed: list[FlawedImage] = []
+    np.testing.assert_array_equal(
+        read_image(wild / "images" / "noeoi.jpg", flawed.append), read_image(tmp_path / "whole.jpg", flawed.append)
+    )
+    assert [image.flaw for image in flawed] == [Flaw.NO_END]
 
 
 @pytest.mark.parametrize("file", ["exif6.jpg", "exif6.png"])

@@ -36,7 +36,8 @@ static int decode(const uint8_t *data, size_t size, int32_t width, int32_t heigh
     if (!scratch) abort();
     memset(scratch, garbage, (size_t)bytes);
     memset(rgb, garbage, (size_t)width * height * 3);
-    const int status = mp_jpeg_decode(data, (int64_t)size, width, height, scratch, bytes, rgb);
+    int32_t flaws;
+    const int status = mp_jpeg_decode(data, (int64_t)size, width, height, scratch, bytes, rgb, &flaws);
     ASAN_UNPOISON_MEMORY_REGION(scratch, (size_t)bytes);
     free(scratch);
     return status;

@@ -124,6 +124,8 @@ def test_what_the_reproducers_may_take(name: str, shared_data: Path) -> None:
     [
         ("commas.json", b"[" + b"[]," * 10_000_000 + b"1]", 1_000, 30),
         ("deep.json", b"[" * 1_000_000, 60, 2),
+        ("fill.jpg", b"\xff\xd8" + b"\xff" * 10_000_000, 60, 2),
+        ("fill-behind.jpg", jpeg_of_scans(16, 16, 1)[:-2] + b"\xff" * 10_000_000, 60, 2),
         ("scans.jpg", jpeg_of_scans(9_000, 9_000, 14), 900, 10),
         ("scans-own.jpg", jpeg_of_scans(5_000, 5_000, 47), 600, 10),
     ],

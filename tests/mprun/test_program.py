@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mpnet.detection.jpeg import Flaw
 from mpnet.engine.assign import assign_key
 from mpnet.engine.plan import build_plan
 from mpnet.formats.cfg.read import read_cfg
@@ -106,6 +107,35 @@ def test_other_images_are_named_with_what_to_do(mprun: Program, bundle: Path, im
         assert message in completed.stderr
         assert completed.stdout == ""
     assert "no such file" in mprun(bundle, tmp_path / "gone.jpg", check=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("extra", "has_end", "sentences"),
+    [
+        (b"", False, ["a JPEG without its end marker; its pixels are all there"]),
+        (
+            b"between",
+            True,
+            ["a JPEG with bytes that belong to none of its parts, which are skipped; check that the image is whole"],
+        ),
+    ],
+)
+def test_flawed_jpegs_are_read_as_mpnet_reads_them(
+    mprun: Program, bundle: Path, images: Path, tmp_path: Path, extra: bytes, has_end: bool, sentences: list[str]
+) -> None:
+    """The boxes of the whole file, a note for each image in mpnet's own words, wherever the first image is read."""
+    jpeg = (images / "scene-0.jpg").read_bytes()
+    flawed = tmp_path / "scene-0.jpg"
+    flawed.write_bytes(jpeg[:-2] + extra + (jpeg[-2:] if has_end else b""))
+    expected = json.loads(mprun(bundle, images / "scene-0.jpg", "--json").stdout)["files"][0]["detections"]
+    assert expected
+    for threads in (1, 2):
+        completed = mprun(bundle, "--threads", threads, "--json", flawed, flawed)
+        assert [file["detections"] for file in json.loads(completed.stdout)["files"]] == [expected] * 2
+        assert completed.stderr.splitlines() == [f"mprun: note: {flawed}: {sentence}" for sentence in sentences] * 2
+    assert {sentence for flaw in Flaw for sentence in flaw.value} >= set(sentences)
+    mprun(bundle, "--evaluate", tmp_path, "-o", tmp_path / "out.json")
+    assert len(json.loads((tmp_path / "out.json").read_text())) >= len(expected)
 
 
 @pytest.mark.parametrize(

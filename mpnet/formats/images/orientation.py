@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import struct
+from itertools import islice
 from typing import TYPE_CHECKING, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.formats.images.jpeg_segments import START_OF_SCAN, iterate_segments
+
 if TYPE_CHECKING:
     from mpnet.data.dataset import ImageRecord
 
 _TAG, _SHORT, _MAX_ENTRIES, _MAX_PARTS = 0x0112, 3, 512, 4096
+_APP1 = 0xE1
 
 
 def is_turned(orientation: str | None, data_format: str) -> bool:
@@ -41,16 +45,12 @@ def find_orientation(data: bytes) -> int:
 
 
 def _find_in_jpeg(data: bytes) -> bytes:
-    offset = 2
-    for _ in range(_MAX_PARTS):
-        while data[offset] == 0xFF and data[offset + 1] == 0xFF:  # fill bytes
-            offset += 1
-        marker, length = data[offset + 1], int.from_bytes(data[offset + 2 : offset + 4], "big")
-        if data[offset] != 0xFF or marker in (0xDA, 0xD9) or length < 2:
+    for segment in islice(iterate_segments(data), _MAX_PARTS):
+        body = data[segment.start : segment.end]
+        if segment.marker == _APP1 and body.startswith(b"Exif\0\0"):
+            return body
+        if segment.marker == START_OF_SCAN:
             break
-        if marker == 0xE1 and data[offset + 4 : offset + 10] == b"Exif\0\0":
-            return data[offset + 4 : offset + 2 + length]
-        offset += 2 + length
     return b""
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Sequence
 
@@ -14,8 +15,9 @@ from numpy.typing import NDArray
 
 from mpnet.errors import DataError
 from mpnet.formats.files.bounded import read_bounded
+from mpnet.formats.images.jpeg_segments import START_OF_SCAN, iterate_segments
 from mpnet.formats.images.orientation import find_orientation
-from mpnet.formats.images.walk import walk
+from mpnet.formats.images.walk import MAX_PARTS, walk
 from mpnet.messages import all_at_once, named
 
 if TYPE_CHECKING:
@@ -68,23 +70,12 @@ def header_size(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:
-    offset = 2
-    while offset + 9 <= len(data):
-        if data[offset] != 0xFF:
-            return None
-        marker = data[offset + 1]
-        if marker == 0xFF:  # fill byte
-            offset += 1
-        elif marker in _JPEG_FRAMES:
-            height, width = struct.unpack(">HH", data[offset + 5 : offset + 9])
+    for segment in islice(iterate_segments(data), MAX_PARTS):
+        if segment.marker in _JPEG_FRAMES:
+            height, width = struct.unpack(">HH", data[segment.start + 1 : segment.start + 5])
             return width, height
-        elif marker == 0x01 or 0xD0 <= marker <= 0xD8:  # markers without a body
-            offset += 2
-        else:
-            length = int.from_bytes(data[offset + 2 : offset + 4], "big")
-            if length < 2:
-                return None
-            offset += 2 + length
+        if segment.marker == START_OF_SCAN:
+            break
     return None
 
 

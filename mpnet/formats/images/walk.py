@@ -7,9 +7,9 @@ held against the file's size, and work against limits, at the price of one pass 
 
 from __future__ import annotations
 
-import re
 import struct
 
+from mpnet.formats.images.jpeg_segments import START_OF_SCAN, iterate_segments
 from mpnet.messages import count_text
 
 MAX_SCAN_PIXELS = 1_200_000_000
@@ -18,8 +18,6 @@ MAX_PARTS = 100_000
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 _PNG_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 _DEFLATE = 1032  # bytes that one byte of deflate can become, at most
-# In the data of a scan 0xff is followed by 0 or by a restart marker; anything else begins a segment.
-_JPEG_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])")
 _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 
 
@@ -44,22 +42,18 @@ def walk(data: bytes, width: int, height: int) -> bytes:
 
 
 def _jpeg(data: bytes, pixels: int) -> bytes:
-    scans = offset = 0
-    for _ in range(MAX_PARTS):
-        marker = _JPEG_MARKER.search(data, offset)
-        if marker is None or marker[1] == b"\xd9":
-            return data
-        offset = marker.end()
-        if marker[1] not in b"\x01\xd8":
-            offset += max(2, int.from_bytes(data[offset : offset + 2], "big"))
-        if marker[1] == b"\xda":
+    scans = 0
+    for count, segment in enumerate(iterate_segments(data), 1):
+        if count == MAX_PARTS:
+            raise ValueError(f"has more than {MAX_PARTS} segments")
+        if segment.marker == START_OF_SCAN:
             scans += 1
             if scans * pixels > MAX_SCAN_PIXELS and scans > 1:
                 raise ValueError(
                     f"more than {scans - 1} scans over {count_text(pixels)} pixels are beyond the limit "
                     f"({count_text(MAX_SCAN_PIXELS)} scans x pixels)"
                 )
-    raise ValueError(f"has more than {MAX_PARTS} segments")
+    return data
 
 
 def _png(data: bytes, width: int, height: int) -> bytes:
