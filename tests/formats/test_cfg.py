@@ -381,3 +381,76 @@ def test_a_kernel_of_one_pixel_has_no_dilation() -> None:
     layer = parse_cfg(NET + "[convolutional]\nsize=1\npadding=1\ndilation=3\n").layers[0]
     assert isinstance(layer, ConvolutionSpec)
     assert (layer.dilation, layer.padding, layer.out_shape) == (1, 1, (18, 34, 1))
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "sizes"),
+    [
+        (60, 64, "width=60 is no multiple of 8: set width=56 or width=64"),
+        (64, 44, "height=44 is no multiple of 8: set height=40 or height=48"),
+        (
+            60,
+            44,
+            "width=60 is no multiple of 8: set width=56 or width=64; height=44 is no multiple of 8: set height=40 or height=48",
+        ),
+    ],
+)
+def test_a_size_that_strides_do_not_divide_is_named(width: int, height: int, sizes: str) -> None:
+    """Of 60 pixels three strides of 2 make 8, and upsampling 16, beside 15 of the layer before."""
+    text = f"[net]\nwidth={width}\nheight={height}\n" + CONV * 3 + "[upsample]\nstride=2\n[route]\nlayers=-1,1\n"
+    with pytest.raises(FormatError) as error_info:
+        parse_cfg(text, "t.cfg")
+    message = str(error_info.value)
+    assert message.startswith(f"t.cfg:1: the strides up to here ask for multiples of 8, and {sizes} (25: layers 3 (")
+    assert message.endswith("differ in width or height)")
+    parse_cfg(text.replace(f"width={width}", "width=64").replace(f"height={height}", "height=40"))
+
+
+def test_sizes_are_not_blamed_where_other_layers_would_not_fit_either() -> None:
+    text = "[net]\nwidth=60\nheight=60\n" + CONV * 2 + "[route]\nlayers=-1,0\n"
+    with pytest.raises(FormatError, match=r"^t.cfg:17: layers 1 \(15x15x8\) and 0 \(30x30x8\) differ in width or height$"):
+        parse_cfg(text, "t.cfg")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            NET + CONV.replace("filters", "Filters") + "[yolo]\nclasses=3\nnum=1\nanchors=1,1\n",
+            "t.cfg:6: unknown key 'Filters' in [convolutional] is ignored; did you mean 'filters'? As it is, line 11: [yolo] "
+            "with 1 anchors and 3 classes needs 8 channels, but the layer before has 1; set filters=8 there",
+        ),
+        (
+            NET + CONV + "[route]\nLayer=-1\n",
+            "t.cfg:12: unknown key 'Layer' in [route] is ignored; did you mean 'layers'? As it is, line 11: layers is missing; "
+            "say which layers to join, for example layers=-1,8",
+        ),
+        (
+            "[net]\nWidth=32\nHeight=32\n" + CONV,
+            "t.cfg:2: unknown key 'Width' in [net] is ignored; did you mean 'width'? [net] must say the width and "
+            "height of the image",
+        ),
+        (
+            NET + CONV + "[yolo]\nclasses=3\nnum=6\nanchors=1,1,2,2,3,3,4,4,5,5,6,6\n",
+            "t.cfg:11: [yolo] has no mask, so all its 6 anchors count, which need 48 channels; the layer before has 8, for 1 "
+            "of them: name them, such as mask=0",
+        ),
+    ],
+)
+def test_the_cause_of_an_error_is_named_where_it_lies_elsewhere(text: str, message: str) -> None:
+    with pytest.raises(FormatError) as error_info:
+        parse_cfg(text, "t.cfg")
+    assert str(error_info.value) == message
+
+
+def test_an_unknown_key_of_another_section_is_not_blamed_for_what_it_cannot_cause() -> None:
+    text = NET + CONV + "Pad=1\n[route]\nlayers=7\n"
+    with pytest.raises(FormatError, match=r"^t.cfg:12: layers names layer 7"):
+        parse_cfg(text.replace("pad=1\n", ""), "t.cfg")
+
+
+def test_a_key_spelt_almost_as_one_is_named_with_it() -> None:
+    text = NET + CONV.replace("stride=2", "Stride=2")
+    assert parse_cfg(text, "t.cfg").warnings == (
+        "t.cfg:8: unknown key 'Stride' in [convolutional] is ignored; did you mean 'stride'?",
+    )

@@ -11,7 +11,7 @@ import pytest
 
 from mpnet.detection.images import FlawedImage, image, read_image
 from mpnet.detection.jpeg import Flaw
-from mpnet.errors import DataError
+from mpnet.errors import DataError, FormatError
 from mpnet.formats.cfg.read import read_cfg, read_cfg_bytes
 from mpnet.formats.images.read import probe
 from mpnet.formats.labels.coco import read_coco
@@ -103,3 +103,16 @@ def test_a_photograph_stored_turned_is_recognised(wild: Path, file: str) -> None
     record = probe(wild / "images" / file, 1, is_turned=True)
     assert (record.width, record.height, record.orientation) == (960, 540, 6)
     assert image(record).shape == (540, 960, 3)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("w333.cfg", "w333.cfg:1: .*width=333 is no multiple of 32: set width=320 or width=352"),
+        ("nomask.cfg", r"nomask.cfg:116: \[yolo\] has no mask, so all its 6 anchors count"),
+        ("upkey.cfg", r"upkey.cfg:29: unknown key 'Filters' in \[convolutional\] is ignored; did you mean 'filters'\?"),
+    ],
+)
+def test_the_cause_of_an_error_in_a_network_is_named(wild: Path, file: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        read_cfg(wild / "cfg" / file)

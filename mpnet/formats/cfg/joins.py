@@ -33,7 +33,7 @@ def route(section: CfgSection, position: Position) -> LayerSpec:
     shapes = [position.shape(index) for index in inputs]
     for index, shape in zip(inputs, shapes, strict=True):
         if shape[:2] != shapes[0][:2]:
-            section.fail(
+            section.misfit(
                 f"layers {inputs[0]} {shape_text(shapes[0])} and {index} {shape_text(shape)} differ in width or height",
                 "layers",
             )
@@ -74,12 +74,12 @@ def _check_added(section: CfgSection, position: Position, layer: ShortcutSpec, i
         return
     shapes = f"layers {position.index - 1} {shape_text(shape)} and {index} {shape_text(other)} differ in width or height"
     if position.dialect == "alexeyab":
-        section.fail(f"{shapes}, where AlexeyAB's program aborts; use dialect darknet if the original trained it", "from")
+        section.misfit(f"{shapes}, where AlexeyAB's program aborts; use dialect darknet if the original trained it", "from")
     if len(layer.inputs) > 2 or layer.weights_type != "none":
-        section.fail(f"{shapes}; only one layer without weights may", "from")
+        section.misfit(f"{shapes}; only one layer without weights may", "from")
     large, small = (other, shape) if other[1] > shape[1] else (shape, other)
     if large[1] // small[1] != large[0] // small[0]:
-        section.fail(f"{shapes}, not by one factor", "from")
+        section.misfit(f"{shapes}, not by one factor", "from")
 
 
 def scale_channels(section: CfgSection, position: Position) -> LayerSpec:
@@ -90,7 +90,7 @@ def scale_channels(section: CfgSection, position: Position) -> LayerSpec:
     shape = position.shape(other)
     required: Shape = (shape[0], shape[1], 1) if fields["per_pixel"] else (1, 1, shape[2])
     if position.in_shape != required:
-        section.fail(
+        section.misfit(
             f"layer {position.index - 1} {shape_text(position.in_shape)} cannot scale layer {other} {shape_text(shape)}; "
             f"it must be {shape_text(required)}",
             "from",
@@ -103,7 +103,7 @@ def sam(section: CfgSection, position: Position) -> LayerSpec:
     other = one_reference(section, position, "from")
     if position.shape(other) != position.in_shape:
         shapes = f"{position.index - 1} {shape_text(position.in_shape)} and {other} {shape_text(position.shape(other))}"
-        section.fail(f"layers {shapes} differ in shape", "from")
+        section.misfit(f"layers {shapes} differ in shape", "from")
     fields = section.fields_of(SamSpec)
     fields["activation"] = position.activation(section, fields["activation"])
     return SamSpec(**position.common(section, position.in_shape, other), **fields)

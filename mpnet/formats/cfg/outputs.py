@@ -28,7 +28,7 @@ from mpnet.model.layers import (
 def _check_channels(section: CfgSection, position: Position, anchors: int, entries: int, classes: int) -> None:
     channels, wanted = position.in_shape[2], anchors * (entries + classes)
     if channels != wanted:
-        section.fail(
+        section.misfit(
             f"[{section.name}] with {anchors} anchors and {classes} classes needs {wanted} channels, but the layer before "
             f"has {channels}; set filters={wanted} there"
         )
@@ -46,6 +46,17 @@ def _anchors(section: CfgSection, position: Position, num: int) -> tuple[tuple[f
     return tuple(zip(numbers[:-1:2], numbers[1::2], strict=False))
 
 
+def _check_listed(section: CfgSection, position: Position, anchors: int, entries: int) -> None:
+    """Check that a head without mask is not one that lacks it: its input has channels for some of the anchors."""
+    channels = position.in_shape[2]
+    if channels % entries == 0 and channels < anchors * entries:
+        chosen = channels // entries
+        section.misfit(
+            f"[{section.name}] has no mask, so all its {anchors} anchors count, which need {anchors * entries} channels; the "
+            f"layer before has {channels}, for {chosen} of them: name them, such as mask={','.join(map(str, range(chosen)))}"
+        )
+
+
 def _masked(section: CfgSection, position: Position, kind: type[YoloSpec]) -> dict[str, Any]:
     fields = section.fields_of(kind)
     num = section.integer("num", 1, 1, 1000)
@@ -55,6 +66,8 @@ def _masked(section: CfgSection, position: Position, kind: type[YoloSpec]) -> di
         position.warnings.append(
             f"{section.source}:{section.line}: mask goes up to {max(mask)} though num={num}; the anchors listed count"
         )
+    if section.text("mask") is None:
+        _check_listed(section, position, len(mask), kind.entries + fields["classes"])
     _check_channels(section, position, len(mask), kind.entries, fields["classes"])
     return position.common(section, position.in_shape) | fields | {"mask": mask, "anchors": anchors}
 
@@ -67,7 +80,7 @@ def detection(section: CfgSection, position: Position) -> LayerSpec:
     height, width, channels = position.in_shape
     values, wanted = height * width * channels, fields["side"] ** 2 * (fields["classes"] + 5 * fields["boxes"])
     if values != wanted:
-        section.fail(f"[detection] needs {wanted} values, but the layer before has {values}")
+        section.misfit(f"[detection] needs {wanted} values, but the layer before has {values}")
     return DetectionSpec(**position.common(section, position.in_shape), **fields)
 
 
@@ -98,7 +111,7 @@ def _decoded(section: CfgSection, position: Position, decoder: str) -> LayerSpec
         variances=variances,
     )
     if layer.head_channels not in (0, position.in_shape[2]):
-        section.fail(
+        section.misfit(
             f"decoder={decoder} with {len(mask) or 1} anchors and {layer.classes} classes needs {layer.head_channels} "
             f"channels, but the layer before has {position.in_shape[2]}",
             "decoder",

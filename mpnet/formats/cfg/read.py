@@ -4,22 +4,24 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
-from typing import Mapping
+from typing import Mapping, Sequence
 
 from mpnet.config.protocol import DIALECTS
 from mpnet.errors import ConfigError, FormatError, PrecisionError
+from mpnet.formats.cfg.causes import describe_unknown, find_misspelt, suggest_size
 from mpnet.formats.cfg.dialect import dialect_of
 from mpnet.formats.cfg.keys import MISTAKEN, PRECISION_KEYS, QUANTIZATION_KEYS, TRAINING_ANYWHERE, TRAINING_NET
 from mpnet.formats.cfg.layers import ALIASES, READERS, REFUSED
 from mpnet.formats.cfg.position import Position
 from mpnet.formats.cfg.precision import precision_keys
 from mpnet.formats.cfg.published import misfits
-from mpnet.formats.cfg.tokens import MAX_CFG_BYTES, CfgSection, shorten, tokenize
+from mpnet.formats.cfg.tokens import MAX_CFG_BYTES, CfgSection, ShapeError, shorten, tokenize
 from mpnet.formats.documents.values import is_real
 from mpnet.formats.files.bounded import read_bounded, utf8_bytes
 from mpnet.messages import bytes_text
-from mpnet.model.layers import LayerSpec, YoloSpec
+from mpnet.model.layers import LayerSpec, Shape, YoloSpec
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import FP32
 from mpnet.model.selectors import name_layers
@@ -57,6 +59,9 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
         net.fail("no layer follows [net]")
     width, height = net.integer("width", 0, 0, MAX_SIDE), net.integer("height", 0, 0, MAX_SIDE)
     if not width or not height:
+        misspelt = find_misspelt([net])
+        if misspelt is not None:
+            raise FormatError(f"{misspelt} [net] must say the width and height of the image")
         net.fail("width and height of the image are missing or 0; add them to [net]")
     channels = net.integer("channels", 3, 1, MAX_IMAGE_CHANNELS)
     warnings: list[str] = []
@@ -68,24 +73,7 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
     letterbox = net.flag("letter_box", False)  # AlexeyAB's program reads it in test, map and demo
     _check_left_over(net, TRAINING_NET, {}, warnings)
 
-    layers: list[LayerSpec] = []
-    image = (height, width, channels)
-    parameters = 0
-    for section in layer_sections:
-        kind = ALIASES.get(section.name, section.name)
-        if kind in REFUSED:
-            section.fail(f"[{section.name}] is not supported: {REFUSED[kind]}")
-        if kind not in READERS:
-            section.fail(f"layer type [{shorten(section.name)}] is not supported; known are {', '.join(READERS)}")
-        reader = READERS[kind]
-        layer = reader.build(section, Position(layers, image, precision_keys(section), dialect_in_force, warnings))
-        _check_head_precision(section, layer)
-        _check_left_over(section, reader.training, reader.only, warnings)
-        layers.append(layer)
-        parameters += layer.parameters
-        _check_memory(section, 4 * layer.activations, "the layer needs")
-        if parameters > MAX_PARAMETERS:
-            section.fail(f"the layers up to here hold {parameters} parameters; the limit is {MAX_PARAMETERS}")
+    layers = _read_layers(net, layer_sections, (height, width, channels), dialect_in_force, warnings)
     digest = hashlib.sha256(b"".join([data, *(content for section in layer_sections for content in section.read)])).hexdigest()
     warnings += misfits(layers, source)
     network = NetworkSpec(
@@ -104,6 +92,60 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
     )
     _check_memory(net, network.peak_bytes, "the layers that live at one time need")
     return network
+
+
+def _read_layers(
+    net: CfgSection, layer_sections: Sequence[CfgSection], image: Shape, dialect: str, warnings: list[str]
+) -> list[LayerSpec]:
+    """Read all layers.
+
+    image: its height, width and channels. Raises: FormatError, PrecisionError; where the cause may lie elsewhere than the
+    error, the line of the cause.
+    """
+    layers: list[LayerSpec] = []
+    parameters = 0
+    for number, section in enumerate(layer_sections):
+        kind = ALIASES.get(section.name, section.name)
+        if kind in REFUSED:
+            section.fail(f"[{section.name}] is not supported: {REFUSED[kind]}")
+        if kind not in READERS:
+            section.fail(f"layer type [{shorten(section.name)}] is not supported; known are {', '.join(READERS)}")
+        reader = READERS[kind]
+        try:
+            layer = reader.build(section, Position(layers, image, precision_keys(section), dialect, warnings))
+        except FormatError as error:
+            misspelt = find_misspelt(layer_sections[: number + 1] if isinstance(error, ShapeError) else [section])
+            if misspelt is not None:
+                message = str(error).removeprefix(f"{section.source}:")
+                raise FormatError(f"{misspelt} As it is, line {message}") from None
+            size = None
+            if isinstance(error, ShapeError):
+                size = suggest_size(image[1], image[0], partial(_is_fitting, layer_sections[: number + 1], image[2], dialect))
+            if size is not None:
+                raise FormatError(
+                    f"{net.source}:{net.line}: {size} ({str(error).removeprefix(section.source + ':')})"
+                ) from None
+            raise
+        _check_head_precision(section, layer)
+        _check_left_over(section, reader.training, reader.only, warnings)
+        layers.append(layer)
+        parameters += layer.parameters
+        _check_memory(section, 4 * layer.activations, "the layer needs")
+        if parameters > MAX_PARAMETERS:
+            section.fail(f"the layers up to here hold {parameters} parameters; the limit is {MAX_PARAMETERS}")
+    return layers
+
+
+def _is_fitting(sections: Sequence[CfgSection], channels: int, dialect: str, width: int, height: int) -> bool:
+    """Return whether the layers of sections can be built for another size of the image."""
+    layers: list[LayerSpec] = []
+    try:
+        for section in sections:
+            position = Position(layers, (height, width, channels), None, dialect, [])
+            layers.append(READERS[ALIASES.get(section.name, section.name)].build(section, position))
+    except FormatError:
+        return False
+    return True
 
 
 def _check_memory(section: CfgSection, size_bytes: int, what: str) -> None:
@@ -158,4 +200,4 @@ def _check_left_over(section: CfgSection, training_words: str, single_values: Ma
         location = f"{section.source}:{entry.line}"
         if suggestions:
             raise PrecisionError(f"{location}: unknown key {shorten(key)!r}; did you mean {suggestions[0]!r}?")
-        warnings.append(f"{location}: unknown key {shorten(key)!r} in [{shorten(section.name)}] is ignored")
+        warnings.append(describe_unknown(section, key, entry))

@@ -18,6 +18,10 @@ MAX_LIST_ITEMS = 1000
 _BIT = Key("integer", low=0, high=1)
 
 
+class ShapeError(FormatError):
+    """Layers that do not fit together, which may be due to any line before."""
+
+
 @dataclass
 class Entry:
     """One `key=value` line. commented: a comment follows, which Darknet would take for a part of the value."""
@@ -30,7 +34,10 @@ class Entry:
 
 @dataclass
 class CfgSection:
-    """One `[name]` with its keys. Reading a key through a method marks it as used. read: files that its keys name."""
+    """One `[name]` with its keys.
+
+    Reading a key through a method marks it as used. asked: keys that were looked for. read: files that its keys name.
+    """
 
     name: str
     line: int
@@ -38,14 +45,23 @@ class CfgSection:
     entries: dict[str, Entry] = field(default_factory=dict)
     repeated: list[tuple[str, Entry]] = field(default_factory=list)
     read: list[bytes] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
 
     def fail(self, message: str, key: str | None = None) -> NoReturn:
         """Raise FormatError at the key's line, or at the section's."""
+        raise FormatError(f"{self._location(key)}: {message}")
+
+    def misfit(self, message: str, key: str | None = None) -> NoReturn:
+        """Raise ShapeError at the key's line, or at the section's."""
+        raise ShapeError(f"{self._location(key)}: {message}")
+
+    def _location(self, key: str | None) -> str:
         line = self.entries[key].line if key is not None and key in self.entries else self.line
-        raise FormatError(f"{self.source}:{line}: {message}")
+        return f"{self.source}:{line}"
 
     def text(self, key: str) -> str | None:
         """Return the raw value, or None when the key is absent."""
+        self.asked.add(key)
         entry = self.entries.get(key)
         if entry is None:
             return None
