@@ -66,11 +66,11 @@ def test_a_new_users_session(repository: Path, tmp_path: Path) -> None:
     assert (tmp_path / "street.html").stat().st_size > 100_000
     # What the README shows of the demo's end is what it says.
     text = (repository / "README.md").read_text(encoding="utf-8")
-    assert "Recommended is int8, but fp16 in heads (qqqqqqqqqhqqh): best found, not shown: " in text
-    assert "Recommended is int8, but fp16 in heads (qqqqqqqqqhqqh): best found, not shown: " in outputs["demo", "--quick"]
+    assert "Recommended is int8 everywhere (qqqqqqqqqqqqq): best found, not shown: " in text
+    assert "Recommended is int8 everywhere (qqqqqqqqqqqqq): best found, not shown: " in outputs["demo", "--quick"]
     # Two strategies and a holdout of its own are two sweeps of one store; picks are of the latest.
     assert sum(line.startswith("runs/street/sweep-") for line in outputs["list",].splitlines()) == 2
-    assert {"greedy", "additive"} <= set(outputs["list",].split())
+    assert {"greedy", "auto"} <= set(outputs["list",].split())
     section = outputs["export", "runs/street:recommended"]
     assert section.startswith("precision:  # ")
     shown_cfg = subprocess.run(

@@ -21,7 +21,7 @@ from mpnet.progress import silent
 from mpnet.report.collect.compare_runs import compare_runs
 from mpnet.report.collect.report import collect
 from mpnet.report.data.comparison import Comparison
-from mpnet.report.data.figures import Figure, Series
+from mpnet.report.data.figure import Figure, Series
 from mpnet.report.data.summary import sentences
 from mpnet.report.data.sweep_sentences import recommendation_text
 from mpnet.report.html import svg

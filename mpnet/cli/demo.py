@@ -56,7 +56,7 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
     """Show the main job on a small trained detector: what int8 costs, and which layers pay.
 
     Draws labelled scenes, evaluates the packaged network in fp32, fp16, int8 and mixed precisions, compares these runs,
-    ranks the layers one at a time, looks for the best mixture, writes a report and says what to take. Everything stays
+    looks for the best mixture, writes a report and says what to take. Everything stays
     below --out; demo.yaml there is an experiment file to copy.
     """
     start = time.monotonic()

@@ -15,6 +15,7 @@ from mpnet.formats.documents.schema import Count, Many
 from mpnet.model.keys import json_key
 from mpnet.model.task import TASKS
 from mpnet.speed.latency import Latency
+from mpnet.sweep.layer_ranks import LayerNoise, LayerRank
 from mpnet.trial.run_result import KEY
 
 RESULT_FORMAT, RESULT_VERSION = "mpnet-sweep-result", 1
@@ -238,23 +239,6 @@ class FailedLayer:
     configurations: int
 
 
-@dataclass(frozen=True)
-class LayerRank:
-    """The cost of lowering some layers.
-
-    layers, names: that change together. precision: that they are lowered to. mac_share: of the network's, from 0 to 1.
-    alone: change of every metric when only these layers are lowered, against everything at the highest precision.
-    kept:  change when only these layers stay at the highest, against everything lowered; {} where not measured.
-    """
-
-    layers: tuple[int, ...]
-    names: tuple[str, ...]
-    precision: str
-    mac_share: float
-    alone: Values
-    kept: Values
-
-
 @dataclass(frozen=True, kw_only=True)
 class VerifiedRow:
     """A configuration in another engine.
@@ -354,7 +338,8 @@ class SweepResult:
     front:        the best first by the first objective. own_front: precision strings of the front of what the strategy tried.
     gap:          of own_front to the exact front; None until the whole space is known.
     store:        the file. table: what predicted latencies, None: nothing did.
-    layers:       most harm first. verified: in another engine, None: not asked for. times: of passes, by pick.
+    layers:       most harm first. layers_by_noise: most noise first, where the strategy screened; () in other sweeps.
+    verified:     in another engine, None: not asked for. times: of passes, by pick.
     """
 
     format: str = RESULT_FORMAT
@@ -395,6 +380,7 @@ class SweepResult:
     store: str = ""
     table: str | None = None
     layers: tuple[LayerRank, ...] = ()
+    layers_by_noise: tuple[LayerNoise, ...] = field(default=(), metadata=json_key(omit_default=True))
     verified: VerifiedRows | None = field(default=None, metadata=json_key(omit_default=True))
     conditions: ConditionRows | None = field(default=None, metadata=json_key(omit_default=True))
     times: Mapping[str, Latency] = field(default_factory=dict)

@@ -20,7 +20,8 @@ from mpnet.model.plan_words import PlanWords
 from mpnet.model.selectors import layer_groups
 from mpnet.progress import Progress, silent
 from mpnet.sweep.choose.conditions import ConditionRuns, conditions_of
-from mpnet.sweep.choose.findings import SweepFacts, choose_result, failures, find_candidates, rank_layers
+from mpnet.sweep.choose.findings import SweepFacts, choose_result, failures, find_candidates
+from mpnet.sweep.choose.layer_ranking import rank_by_noise, rank_layers
 from mpnet.sweep.choose.margins import Margins, margins_of
 from mpnet.sweep.choose.picks import PairedEvaluator
 from mpnet.sweep.choose.timing import time_picks
@@ -290,6 +291,7 @@ def choose(plan: SweepPlan, sweep: OpenSweep, state: SweepState, theory: float, 
         table=setup.table.text if setup.table is not None else None,
         words=PlanWords.of_network(plan.network),
         ranks=rank_layers(problem, state.trials, plan.network),
+        noises=rank_by_noise(problem, sweep.store, sweep.contexts, plan.network) if plan.strategy.screens else (),
     )
     candidates = find_candidates(problem, sweep.store, sweep.contexts, state.trials)
     result = choose_result(candidates, state, facts, PairedEvaluator(sweep))

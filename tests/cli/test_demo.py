@@ -41,14 +41,14 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     summary = end[end.index("Done in") :]
     summary_text, export = " ".join(summary.split()), end.splitlines()[-1]
     assert "demo/report.html" in summary
-    assert process.stdout.count("\n") <= 62
+    assert process.stdout.count("\n") <= 75
 
     # What was shown can be typed, and finds everything finished.
     repeated = document_of(mpnet(*commands[0][1:], "--json"))
     assert (repeated["id"], repeated["reused"]) == (results[0].id, True)
     sweep = document_of(mpnet(*commands[5][1:], "--json", "--workers", "1"))
     assert sweep["computed"] == 0
-    assert sorted({layer for row in sweep["layers"] for layer in row["layers"]}) == [
+    assert sorted({layer for row in sweep["layers_by_noise"] for layer in row["layers"]}) == [
         layer["index"] for layer in results[0].document["precision"]["layers"] if layer["parameters"]
     ]
 
@@ -92,11 +92,11 @@ def test_demo_names_an_output_that_cannot_be(mpnet: Mpnet, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_layers_are_ranked_by_what_was_measured(mpnet: Mpnet, tmp_path: Path) -> None:
+def test_layers_are_ranked_by_the_noise_that_was_screened(mpnet: Mpnet, tmp_path: Path) -> None:
     process = mpnet("demo", "--scenes", "3", "--out", "demo", "--quiet")
     assert process.returncode == 0, process.stderr
     document = document_of(mpnet("sweep", "demo/demo.yaml", "--json", "--workers", "1"))
-    losses = [row["alone"]["agreement_AP"] for row in document["layers"]]
-    assert losses == sorted(losses)
-    assert json.dumps(document["layers"]).count('"precision": "int8"') == 13
-    assert json.dumps(document["layers"]).count('"precision": "fp16"') == 13
+    noises = [row["noise"] for row in document["layers_by_noise"]]
+    assert noises == sorted(noises, reverse=True)
+    assert json.dumps(document["layers_by_noise"]).count('"precision": "int8"') == 13
+    assert json.dumps(document["layers_by_noise"]).count('"precision": "fp16"') == 13

@@ -55,6 +55,18 @@ def test_a_sweep_says_how_many_images_ruling_out_took(swept: dict[str, object]) 
     assert "as a part of the images proves) in" in " ".join("\n".join(printed(swept, 80)).split())
 
 
+def test_a_sweep_that_screened_lists_layers_by_noise(swept: dict[str, object]) -> None:
+    row = {"layers": [4], "names": ["conv-5"], "precision": "int8", "mac_share": 0.25, "noise": 0.01, "saved_percent": 12.5}
+    other = {**row, "layers": [0], "names": ["conv-1"], "noise": 0.003}
+    swept["layers_by_noise"] = [{**row, "noise_percent": 61.25}, {**other, "noise_percent": 38.75}]
+    lines = [line.split() for line in printed(swept, 80)]
+    rows = [line for line in lines if line[5:8] in (["61.2", "%", "12.5"], ["38.8", "%", "12.5"])]
+    assert [line[:9] for line in rows] == [
+        ["4", "conv-5", "25.0", "%", "int8", "61.2", "%", "12.5", "%"],
+        ["0", "conv-1", "25.0", "%", "int8", "38.8", "%", "12.5", "%"],
+    ]
+
+
 def test_keys_of_large_networks_are_shortened(swept: dict[str, object]) -> None:
     entries = [*swept["front"], swept["baseline"], swept["best"], *swept["picks"].values()]  # type: ignore[attr-defined]
     for entry in {id(entry): entry for entry in entries}.values():

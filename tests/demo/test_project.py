@@ -11,7 +11,8 @@ import pytest
 from mpnet.demo.model import DATA
 from mpnet.demo.project import write_project
 from mpnet.errors import DataError, StoreError
-from mpnet.formats.documents.experiment import read_experiment
+from mpnet.formats.documents.experiment import parse_experiment, read_experiment
+from mpnet.trial.template import InitFiles, experiment_template
 
 
 def _content(folder: Path) -> dict[str, bytes]:
@@ -50,6 +51,21 @@ def test_experiment_to_copy_reads_what_the_demo_writes_by_default(repository: Pa
     ]
     assert all(a.resolve() == b.resolve() for a, b in pairs)
     assert (original.precision, original.quantization, original.sweep) == (copied.precision, copied.quantization, copied.sweep)
+
+
+def test_experiment_has_the_defaults_that_init_writes(tmp_path: Path) -> None:
+    project = write_project(tmp_path / "demo", 2)
+    model, images = tmp_path / "demo" / "model", tmp_path / "demo" / "val" / "images"
+    files = InitFiles(model / "demo.cfg", model / "demo.weights", images, model / "demo.names")
+    text, _, _ = experiment_template(files, tmp_path / "mine.yaml", "mine")
+    demo, template = read_experiment(project.experiment), parse_experiment(text, base=tmp_path)
+    assert demo.precision == template.precision
+    assert demo.quantization.options == template.quantization.options
+    assert demo.detection == template.detection
+    assert demo.sweep is not None
+    assert template.sweep is not None
+    for name in ("strategy", "precisions", "objectives"):
+        assert getattr(demo.sweep, name) == getattr(template.sweep, name)
 
 
 @pytest.mark.slow

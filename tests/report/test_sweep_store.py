@@ -17,7 +17,7 @@ from mpnet.errors import ConfigError, StoreError
 from mpnet.evaluation.compare import Interval
 from mpnet.report.collect.report import collect
 from mpnet.report.collect.results import thinned
-from mpnet.report.data.figures import stabilities
+from mpnet.report.data.figures import layer_noise, sensitivities, stabilities
 from mpnet.report.data.summary import sentences
 from mpnet.report.html.page import render
 from mpnet.resolve.configurations import front_knee
@@ -228,6 +228,33 @@ def test_the_page_says_what_resampled_images_would_choose(tmp_path: Path) -> Non
     page = render(data)
     assert "picked again in 41 % of the resampled image sets" in page
     assert 'id="plot-stability-safe"' in page
+
+
+def test_the_page_ranks_layers_by_the_noise_that_was_screened(tmp_path: Path) -> None:
+    rows = [
+        {
+            "layers": [layer],
+            "names": [name],
+            "precision": "int8",
+            "mac_share": 0.25,
+            "noise": percent / 1e4,
+            "noise_percent": percent,
+            "saved_percent": 12.5,
+        }
+        for layer, name, percent in ((4, "conv-5", 61.25), (0, "conv-1", 38.75))
+    ]
+    path = make_store(tmp_path / "s.sqlite", findings={"best": entry("fqqqqqqqqqf"), "layers_by_noise": rows})
+    data = collect([path], progress=quiet)
+    figure = layer_noise(data)
+    assert figure is not None
+    assert [(s.name, list(s.x), list(s.y)) for s in figure.series] == [("to int8", ["conv-5", "conv-1"], [61.25, 38.75])]
+    page = render(data)
+    assert page.index('id="plot-layer-noise"') < page.index('id="table-layer-noise"') < page.index('id="plot-heat"')
+    # Single layers that were measured by chance have no figure beside that.
+    few = make_store(tmp_path / "few.sqlite", count=5, findings={"best": entry("fqqqqqqqqqf"), "layers_by_noise": rows})
+    assert sensitivities(collect([few], progress=quiet)) == []
+    assert sensitivities(data)
+    assert layer_noise(collect([make_store(tmp_path / "other.sqlite")], progress=quiet)) is None
 
 
 def test_the_page_says_what_the_front_is_worth_under_conditions(tmp_path: Path) -> None:

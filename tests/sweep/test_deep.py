@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mpnet.sweep.choose.layer_ranking import rank_by_noise
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.executor import InlineExecutor
 from mpnet.sweep.evaluate.work_chunks import WorkChunk
 from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import Assignment, build_space
 from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
-from mpnet.sweep.search.screening import split_screening
+from mpnet.sweep.search.screening import SCREENING_IMAGES, split_screening
 from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.store import Subject, TrialStore
 from tests.sweep.sweep_data import context, with_baseline
@@ -113,3 +114,29 @@ def test_layers_that_feed_outputs_are_measured_raised_too() -> None:
     low = [c.key for c in trials if c.key[5] == "q" and c.key.count("q") > 1]
     assert low
     assert any(key[:5] + "h" in {c.key for c in trials} for key in low)
+
+
+def test_layers_are_ranked_by_the_noise_that_was_screened(store: TrialStore) -> None:
+    task = problem()
+    context_number = store.context({"arithmetic": "1"})
+    assert rank_by_noise(task, store, [context_number], NETWORK) == ()
+    sweep(store, task)
+    rows = rank_by_noise(task, store, [context_number], NETWORK)
+    assert sorted((row.layers, row.precision) for row in rows) == sorted(
+        ((layer,), precision) for layer in task.space.layers for precision in ("fp16", "int8")
+    )
+    assert [row.noise for row in rows] == sorted((row.noise for row in rows), reverse=True)
+    assert sum(row.noise_percent for row in rows if row.noise > 0) == pytest.approx(100)
+    assert sum(row.saved_percent for row in rows) == pytest.approx(100 * (1 - 8 * 8 / 32 / 32))
+    # The first step was measured from all high, by the trial that the store has.
+    values = store.document(f"screened/{context_number}:{SCREENING_IMAGES}")
+    high, single = (10 ** (-values[key]["head_sqnr_db"] / 10) for key in ("ffffff", "hfffff"))
+    first = next(row for row in rows if (row.names[0], row.precision) == (NETWORK.convolutions[0].name, "fp16"))
+    assert first.noise == single - high
+
+
+def test_a_sweep_that_stopped_while_it_screened_ranks_no_layer(store: TrialStore) -> None:
+    task = problem(trials=1)
+    context_number = store.context({"arithmetic": "1"})
+    sweep(store, task)
+    assert rank_by_noise(task, store, [context_number], NETWORK) == ()

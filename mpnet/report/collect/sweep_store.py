@@ -75,6 +75,7 @@ def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportD
         objectives=tuple(sweep.get("objectives") or ()),
         picks=_picks(result, table, options) if result else (),
         recommendation=recommendation_text(result) if result else "",
+        layers_by_noise=result.layers_by_noise if result else (),
         stability=result.stability if result else Stability(),
         conditions=condition_tables(result) if result else None,
         board=_board(sweep.get("latency") or {}),

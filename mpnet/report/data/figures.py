@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Sequence
 
 import numpy as np
 
 from mpnet.config.measures import leading, measure
-from mpnet.model.precision import BY_CODE
+from mpnet.model.precision import BY_CODE, PRECISIONS
+from mpnet.report.data.figure import Figure, Series
 from mpnet.report.data.report_data import LayerError, ReportData
 from mpnet.report.data.sensitivity import by_layer
 
@@ -17,48 +18,11 @@ HEAT_ROWS = 24
 """Most configurations that a heat map shows: rows that can be told apart, with a label each."""
 
 
-@dataclass(frozen=True)
-class Series:
-    """One set of marks. colour: a role that page and SVG translate (accent, muted, baseline, a base precision)."""
-
-    name: str
-    x: Sequence[Any]
-    y: Sequence[float]
-    colour: str
-    low: Sequence[float] | None = None
-    high: Sequence[float] | None = None
-    mode: str = "points"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One plot.
-
-    kind: 'xy' (numbers against numbers), 'bars' (categories), 'heat' (codes in cells) or 'histogram'.
-
-    log: whether x is drawn by its logarithm. lines: vertical lines as (x, label).
-    cells: for 'heat', one precision string per row; rows: their labels.
-    """
-
-    name: str
-    kind: str
-    title: str
-    x_label: str
-    y_label: str
-    series: tuple[Series, ...] = ()
-    cells: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    lines: tuple[tuple[float, str], ...] = ()
-    note: str = ""
-    log: bool = False
-    columns: Mapping[str, Sequence[object]] = field(default_factory=dict)
-
-
 def all_figures(data: ReportData) -> tuple[Figure, ...]:
     """Return every plot for which there is data, in the page's order."""
     figures = [
         front(data),
+        layer_noise(data),
         *sensitivities(data),
         *stabilities(data),
         heat(data),
@@ -140,15 +104,18 @@ ALL_BUT = "all but this layer"
 
 
 def sensitivities(data: ReportData) -> list[Figure]:
-    """Return the sensitivities per layer, both ways; one figure per measure that has them."""
+    """Return the sensitivities per layer, both ways; one figure per measure that has them.
+
+    A sweep that screened measured single layers by chance: those figures are there where most layers are in them.
+    """
     sensitivity_figures = []
     for quantity in leading(data.task):
         name = quantity.name
         entries = by_layer(data.configurations, data.layers, name)
-        if not entries:
+        layers = list(dict.fromkeys(s.layer for s in entries))
+        if not layers or (data.layers_by_noise and 2 * len(layers) < len(data.weighted)):
             continue
         series = []
-        layers = list(dict.fromkeys(s.layer for s in entries))
         names = [layer.name for layer in layers]
         for code, precision in dict.fromkeys((s.code, s.precision) for s in entries):
             rows = {s.layer: s for s in entries if s.code == code}  # not every layer has every precision
@@ -179,6 +146,37 @@ def sensitivities(data: ReportData) -> list[Figure]:
             )
         )
     return sensitivity_figures
+
+
+def layer_noise(data: ReportData) -> Figure | None:
+    """Return the noise that lowering each layer brings to the heads, the layers with most of it first."""
+    rows = data.layers_by_noise
+    if not rows:
+        return None
+    layer_names = {row.layers: ", ".join(row.names) for row in rows}
+    series = []
+    for precision in dict.fromkeys(row.precision for row in rows):
+        percents = {row.layers: row.noise_percent for row in rows if row.precision == precision}
+        values = [percents.get(layers, np.nan) for layers in layer_names]
+        series.append(Series(f"to {precision}", list(layer_names.values()), values, PRECISIONS[precision].base))
+    columns: dict[str, Sequence[object]] = {
+        "layer": [" ".join(map(str, row.layers)) for row in rows],
+        "name": [layer_names[row.layers] for row in rows],
+        "precision": [row.precision for row in rows],
+        "noise": [row.noise for row in rows],
+        "noise_percent": [row.noise_percent for row in rows],
+        "saved_percent": [row.saved_percent for row in rows],
+    }
+    return Figure(
+        "layer-noise",
+        "bars",
+        "Noise that lowering each layer brings to the heads",
+        "layer",
+        "share in the sum (%)",
+        tuple(series),
+        columns=columns,
+        note="most noise first",
+    )
 
 
 def stabilities(data: ReportData) -> list[Figure]:

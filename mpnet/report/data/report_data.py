@@ -15,6 +15,7 @@ from mpnet.evaluation.compare import Interval
 from mpnet.messages import counted
 from mpnet.model.task import Task, task_of_protocol
 from mpnet.report.data.differences import Change, ClassRow, Confusion, ImageTriple
+from mpnet.sweep.layer_ranks import LayerNoise
 from mpnet.sweep.result import Stability
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ class ReportData:
     intervals:    by row and column of the table: each is of the images that its column is of.
     intervals_by: where intervals come from, for a sentence. verdict: what a test says of the chosen configuration.
     held_out:     how many images did not select; columns of them begin with HELD_OUT.
+    layers_by_noise: of a sweep that screened, most noise first.
     stability:    shares of resampled image sets, percent; without draws: of runs.
     conditions:   what the front and the picks are worth under `sweep.conditions`, None: not measured.
     operating_point: what baseline and chosen configuration miss and invent at one score threshold, None: not known.
@@ -179,6 +181,7 @@ class ReportData:
     objectives: tuple[str, ...] = ()
     picks: tuple[Pick, ...] = ()
     recommendation: str = ""
+    layers_by_noise: tuple[LayerNoise, ...] = ()
     stability: Stability = field(default_factory=Stability)
     conditions: ConditionTables | None = None
     board: str = ""

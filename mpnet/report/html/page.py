@@ -21,7 +21,7 @@ from mpnet.model.precision import PRECISIONS
 from mpnet.report.colours import style_sheet
 from mpnet.report.data import figures
 from mpnet.report.data.differences import KINDS, ClassRow
-from mpnet.report.data.figures import Figure
+from mpnet.report.data.figure import Figure
 from mpnet.report.data.operating_point import MEASURE_LABELS, kind_label, operating_sentences
 from mpnet.report.data.report_data import ReportData, images_text
 from mpnet.report.data.summary import in_words, sentences

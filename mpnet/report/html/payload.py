@@ -13,7 +13,7 @@ from mpnet.config.measures import MEASURES, in_report_order, measure
 from mpnet.formats.documents.json_text import finite
 from mpnet.model.plan_key import SHORT, short_key
 from mpnet.model.precision import BY_CODE, Precision
-from mpnet.report.data.figures import Figure
+from mpnet.report.data.figure import Figure
 from mpnet.report.data.report_data import ReportData
 from mpnet.report.data.summary import in_words
 

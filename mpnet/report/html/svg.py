@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from mpnet.model.precision import BY_CODE
 from mpnet.report.colours import COLOURS
-from mpnet.report.data.figures import Figure, Series
+from mpnet.report.data.figure import Figure, Series
 from mpnet.report.data.words import clean
 
 PRINT: dict[str, str] = {

@@ -16,7 +16,7 @@ from mpnet.evaluation.compare import verdict
 from mpnet.evaluation.metrics import SIZES
 from mpnet.messages import counted, number_text
 from mpnet.report.data.differences import KINDS, few_classes_text
-from mpnet.report.data.figures import Figure
+from mpnet.report.data.figure import Figure
 from mpnet.report.data.report_data import Pick, ReportData, images_text
 from mpnet.report.data.summary import amount, bounds, in_words
 from mpnet.report.data.task_words import protocol_text, words_of
@@ -198,7 +198,11 @@ def list_sections(data: ReportData, figures_by_name: Mapping[str, Figure]) -> li
         ("pictures", "Lost and gained", bool(data.changes or data.worst)),
         ("stability", "Other images", any(name.startswith("stability-") for name in figures_by_name)),
         ("conditions", "Conditions", data.conditions is not None),
-        ("sensitivity", "Sensitivity", "heat" in figures_by_name or any(n.startswith("sensitivity") for n in figures_by_name)),
+        (
+            "sensitivity",
+            "Sensitivity",
+            any(n in ("heat", "layer-noise") or n.startswith("sensitivity") for n in figures_by_name),
+        ),
         ("error", "Error", bool(data.errors)),
         ("layers", "Layers", bool(data.layers)),
         ("configurations", "Table", len(data.configurations) > 1),

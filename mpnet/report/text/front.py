@@ -105,7 +105,7 @@ def list_qualities(result: SweepResult) -> list[str]:
 
 def _print_columns(console: Console, columns: Sequence[tuple[str, Sequence[object]]], title: str) -> None:
     names, cells = zip(*columns, strict=True)
-    print_table(console, names, list(zip(*cells, strict=True)), title, left=(0, 1, len(names) - 2), fold=(0,))
+    print_table(console, names, list(zip(*cells, strict=True)), title, left=(0, 1, len(names) - 2), fold=(0, len(names) - 2))
 
 
 def row_value(row: ConfigurationRow, name: str) -> float:

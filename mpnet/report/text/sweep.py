@@ -34,6 +34,8 @@ def print_sweep(result: SweepResult, console: Console) -> None:
         console.print(f"stopped by budget.{result.stopped}; the same command with a larger budget goes on")
     if result.strategy in RANKING and result.layers:
         _print_layers(result, console)
+    if result.layers_by_noise:
+        _print_layers_by_noise(result, console)
     print_choice(result, console)
     print_recommendation(result, console)
     print_engine_check(result, console)
@@ -99,6 +101,32 @@ def _print_layers(result: SweepResult, console: Console) -> None:
     ways = ("alone", "kept") if has_kept else ("alone",)
     headings = [f"{measure(name).label} {way}" for way in ways for name in qualities]
     print_table(console, ["layer", "name", "MACs", "to", *headings, ""], cells, title, left=(0, 1, 3), limit=LAYERS_SHOWN)
+
+
+def _print_layers_by_noise(result: SweepResult, console: Console) -> None:
+    """Print what noise each layer brings to the heads and what lowering it saves, most noise first."""
+    most = result.layers_by_noise[0].noise_percent
+    cells: list[list[object]] = [
+        [
+            _several(row.layers),
+            _several(row.names),
+            f"{100 * row.mac_share:.1f} %",
+            row.precision,
+            f"{row.noise_percent:.1f} %",
+            f"{row.saved_percent:.1f} %",
+            Share(row.noise_percent / most if most > 0 else 0.0),
+        ]
+        for row in result.layers_by_noise
+    ]
+    cost = next(quantity.label for name in result.objectives if not (quantity := measure(name)).higher)
+    print_table(
+        console,
+        ["layer", "name", "MACs", "to", "noise", f"{cost} saved", ""],
+        cells,
+        "Layers, most noise first: what lowering each adds at the heads while most others are high, in percent of all",
+        left=(0, 1, 3),
+        limit=LAYERS_SHOWN,
+    )
 
 
 def _several(items: Sequence[object]) -> str:

@@ -13,19 +13,18 @@ import numpy as np
 
 from mpnet.config.measures import HELD_OUT, trial_costs, trial_metrics
 from mpnet.formats.documents.typed import as_json
-from mpnet.model.network import NetworkSpec
-from mpnet.model.precision import BY_CODE
 from mpnet.model.task import DETECTION, Task
 from mpnet.sweep.choose.margins import Margins, margins_of
 from mpnet.sweep.choose.picks import Judge, Judgement, losses_of, pick
 from mpnet.sweep.choose.recommend import Evidence, complete_findings, images_to_add, savings, with_recommendation
 from mpnet.sweep.choose.safe import check_safety, describe_safety
 from mpnet.sweep.choose.stability import stability
+from mpnet.sweep.layer_ranks import LayerNoise, LayerRank
 from mpnet.sweep.problem.front import front_gap, non_dominated
 from mpnet.sweep.problem.packed_trials import PackedTrials
 from mpnet.sweep.problem.problem import Problem
 from mpnet.sweep.problem.space import Assignment, Space
-from mpnet.sweep.result import ConfigurationRow, FailedLayer, FrontRow, Gap, Holdout, LayerRank, NearestRow, Pick, SweepResult
+from mpnet.sweep.result import ConfigurationRow, FailedLayer, FrontRow, Gap, Holdout, NearestRow, Pick, SweepResult
 from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.sweep.store.owners import format_owner
@@ -105,7 +104,7 @@ class SweepFacts:
                    through the space needs.
     margins:       most that the safe pick may lose, None: the task's own. intervals_by: where intervals come from, in words.
     table:         what predicted latencies, None: nothing did.
-    words, ranks:  a precision string in words; layers by what lowering them costs.
+    words, ranks:  a precision string in words; layers by what lowering them costs. noises: by the noise that this brings.
     """
 
     name: str
@@ -120,6 +119,7 @@ class SweepFacts:
     table: str | None = None
     words: Callable[[str], str] = lambda key: ""
     ranks: tuple[LayerRank, ...] = ()
+    noises: tuple[LayerNoise, ...] = ()
 
 
 def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, judge: Judge) -> SweepResult:
@@ -174,6 +174,7 @@ def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, 
         store=str(store.path),
         table=facts.table,
         layers=facts.ranks,
+        layers_by_noise=facts.noises,
     )
 
     def gather_evidence(row: ConfigurationRow, budget: Mapping[str, float]) -> Evidence:
@@ -273,44 +274,6 @@ def _count_ruled_out(candidates: Candidates) -> int:
         for options, context in enumerate(candidates.contexts)
         for key in candidates.store.all_ruled_out(context, problem.front_name)
     )
-
-
-def rank_layers(problem: Problem, trials: Mapping[Assignment, Trial], network: NetworkSpec) -> tuple[LayerRank, ...]:
-    """Rank the variables of the space at each lower precision, most harm first, without those that were not measured."""
-    space = problem.space
-    top = space.highest()
-    ranks = []
-    for number, variable in enumerate(space.variables):
-        high = top[variable.positions[0]]
-        indices = tuple(space.layers[position] for position in variable.positions)
-        for code in variable.codes:
-            if code == high:
-                continue
-            low = space.lowered(code)
-            alone = _change(trials, space.changed(top, number, code), top)
-            if alone:
-                ranks.append(
-                    LayerRank(
-                        layers=indices,
-                        names=tuple(network.layers[index].name for index in indices),
-                        precision=BY_CODE[code].name,
-                        mac_share=sum(problem.macs[p] for p in variable.positions) / max(1, sum(problem.macs)),
-                        alone=alone,
-                        kept=_change(trials, space.changed(low, number, high), low),
-                    )
-                )
-    return tuple(sorted(ranks, key=lambda rank: float(rank.alone.get(problem.quality_name, 0.0))))
-
-
-def _change(trials: Mapping[Assignment, Trial], key: str, reference_key: str) -> dict[str, float]:
-    trial, reference = trials.get(Assignment(key)), trials.get(Assignment(reference_key))
-    if trial is None or reference is None:
-        return {}
-    return {
-        name: trial.values[name] - reference.values[name]
-        for name in trial_metrics()
-        if name in trial.values and name in reference.values
-    }
 
 
 def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:

@@ -10,14 +10,14 @@ Noise says where to look; what is on the front measures decide.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Generator, Iterable, Mapping, Sequence, TypeVar
+from typing import Generator, Iterable, TypeVar
 
 from mpnet.sweep.problem.front import evenly
-from mpnet.sweep.problem.problem import Batch, Problem, Results, Walk, screened_noise
+from mpnet.sweep.problem.problem import Batch, Problem, Results, Walk
 from mpnet.sweep.problem.space import Assignment
+from mpnet.sweep.search.lowerings import SpaceLowerings
 from mpnet.sweep.search.strategies import Strategy
-from mpnet.sweep.store import Trial
-from mpnet.trial.lowering_order import Depths, LoweringSearch, MeasuredLowering, Search
+from mpnet.trial.lowering_order import Depths, LoweringSearch, Search
 
 SPACED = 26
 """Points of the chain that are measured."""
@@ -47,16 +47,12 @@ class _Search:
 
     def __init__(self, problem: Problem, options: int) -> None:
         self._problem, self._options = problem, options
-        self._codes = [problem.space.falling_codes(number) for number in range(len(problem.space.variables))]
-        self._search = LoweringSearch(tuple(len(codes) - 1 for codes in self._codes))
-
-    def _configuration(self, depths: Depths) -> Assignment:
-        codes = [codes[step] for codes, step in zip(self._codes, depths, strict=True)]
-        return Assignment(self._problem.space.key_of(codes), self._options)
+        self._lowerings = SpaceLowerings(problem, options)
+        self._search = LoweringSearch(self._lowerings.lowest)
 
     def walk(self) -> Walk:
         """Walk everything that is measured."""
-        ends = [self._configuration((0,) * len(self._codes)), self._configuration(self._search.lowest)]
+        ends = self._configurations([(0,) * len(self._search.lowest), self._search.lowest])
         yield Batch([Assignment(self._problem.baseline), *ends])
         chain = list(dict.fromkeys((yield from self._screened(self._search.search_chain()))))
         spaced = evenly(chain, SPACED) if len(chain) > 1 else chain
@@ -82,7 +78,7 @@ class _Search:
         return tuple(depth - 1 if depth and outputs & {*of} else depth for depth, of in zip(depths, positions, strict=True))
 
     def _configurations(self, lowerings: Iterable[Depths]) -> list[Assignment]:
-        return [self._configuration(a) for a in lowerings]
+        return [self._lowerings.configuration(a) for a in lowerings]
 
     def _screened(self, search: Search[_Answer]) -> _Asking[_Answer]:
         """Follow a search of lowerings, whose configurations are screened."""
@@ -90,18 +86,10 @@ class _Search:
             asked = next(search)
             while True:
                 found = yield Batch(self._configurations(asked), screen=True)
-                asked = search.send(dict(self._measured(asked, found)))
+                asked = search.send(self._lowerings.collect(asked, found))
         except StopIteration as ended:
             answer: _Answer = ended.value
             return answer
-
-    def _measured(
-        self, asked: Sequence[Depths], found: Mapping[Assignment, Trial]
-    ) -> Iterable[tuple[Depths, MeasuredLowering]]:
-        for depths in asked:
-            trial = found.get(self._configuration(depths))
-            if trial is not None:
-                yield depths, MeasuredLowering(screened_noise(trial), self._problem.cost(trial))
 
     def _halves(self, known: Results) -> list[Assignment]:
         """Walk the configurations that lie half way between neighbours on the front.
@@ -115,20 +103,18 @@ class _Search:
         front.sort(key=lambda c: -problem.cost(known[c]))
         gaps = []
         for dear, cheap in pairwise(front):
-            start = self._depths(dear.key)
-            lowered = [v for v, (a, b) in enumerate(zip(start, self._depths(cheap.key), strict=True)) if a < b]
+            start, end = self._lowerings.depths(dear.key), self._lowerings.depths(cheap.key)
+            lowered = [v for v, (a, b) in enumerate(zip(start, end, strict=True)) if a < b]
             if len(lowered) > 1:
                 lowered.sort(key=lambda v: (self._search.rank(v, start[v]), v))
                 half = list(start)
                 for variable in lowered[: len(lowered) // 2]:
-                    half[variable] = self._depths(cheap.key)[variable]
-                gaps.append((problem.quality(known[cheap]) - problem.quality(known[dear]), self._configuration(tuple(half))))
+                    half[variable] = end[variable]
+                gaps.append(
+                    (problem.quality(known[cheap]) - problem.quality(known[dear]), self._lowerings.configuration(tuple(half)))
+                )
         gaps.sort(key=lambda gap: gap[0])
         return [c for _, c in gaps[:HALVED] if c not in known]
-
-    def _depths(self, key: str) -> Depths:
-        codes = self._problem.space.codes_of(key)
-        return tuple(known.index(code) for known, code in zip(self._codes, codes, strict=True))
 
 
 STRATEGY = Strategy(deep, screens=True)
