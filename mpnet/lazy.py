@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any, Callable, Mapping
+from typing import Callable, Mapping
 
 
-def lazy_names(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+def lazy_names(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], object]:
     """Return a module's `__getattr__` (PEP 562) that imports names from the modules that hold them."""
     module_of = {name: module for module, names in modules.items() for name in names}
 
-    def find(name: str) -> Any:
+    def find(name: str) -> object:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(module_of[name]), name)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Iterable, Mapping, Sequence
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Show a value in a message: one line, at most 60 characters."""
     text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -164,7 +164,8 @@ def _draw(
 
 def _document(plan: Plan) -> dict[str, Any]:
     network = plan.network
-    rows = [as_json(row) | {"detail": describe_layer(network.layers[row.index])} for row in layer_costs(plan)]
+    costs = layer_costs(plan)
+    rows = [as_json(row) | {"detail": describe_layer(network.layers[row.index])} for row in costs]
     return {
         "cfg": network.source,
         "digest": network.digest,
@@ -175,7 +176,7 @@ def _document(plan: Plan) -> dict[str, Any]:
         "totals": {
             **plan_cost(plan),
             "parameters": network.parameters,
-            "conversions": sum(len(row["conversions"]) for row in rows),
+            "conversions": sum(len(row.conversions) for row in costs),
         },
         "warnings": list(network.warnings),
     }

@@ -6,8 +6,9 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field, fields
-from typing import Any, Mapping
+from typing import Mapping
 
+from mpnet.json_values import JsonObject
 from mpnet.model.keys import json_key
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE
@@ -21,7 +22,7 @@ _STATISTICS = "lessons"
 """The stored key of `TrialIdentity.statistics`; digests have it in them."""
 
 
-def digest_of(document: Any) -> str:
+def digest_of(document: object) -> str:
     """Return the SHA-256 (hex) of a JSON document: equal documents have equal digests, whatever the order of their keys.
 
     Floats count by their shortest exact decimal form. Raises: ValueError for NaN and infinities.
@@ -50,10 +51,10 @@ class TrialIdentity:
     data: str
     calibration: str | None
     plan: str
-    options: Mapping[str, Any]
-    protocol: Mapping[str, Any]
+    options: JsonObject
+    protocol: JsonObject
     arithmetic: str
-    engine: Mapping[str, Any] | None = None
+    engine: JsonObject | None = None
     statistics: str | None = field(default=None, metadata=json_key(_STATISTICS, omit_default=True))
 
     def digests(self) -> dict[str, str | None]:
@@ -83,9 +84,9 @@ class TrialIdentity:
         return trial[:ID_DIGITS]
 
 
-def _learns(options: Mapping[str, Any]) -> bool:
+def _learns(options: JsonObject) -> bool:
     """Return whether any layer's weights of eight bits get their rounding from calibration images."""
-    return any(
-        layer_options.get("weights", {}).get("rounding") == LEARNT
-        for layer_options in (options, *options.get("layers", {}).values())
-    )
+    layers = options.get("layers")
+    sections = (options, *(layers.values() if isinstance(layers, Mapping) else ()))
+    weights = (section.get("weights") for section in sections if isinstance(section, Mapping))
+    return any(isinstance(weight_options, Mapping) and weight_options.get("rounding") == LEARNT for weight_options in weights)

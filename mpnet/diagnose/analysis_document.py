@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Mapping
 
+from mpnet.json_values import JsonObject
 from mpnet.quantization.measure import TensorError
 
 
@@ -120,7 +121,7 @@ class AnalysisDocument:
     images: int
     precision_key: str
     digests: Mapping[str, str | None]
-    quantization: Mapping[str, Any]
+    quantization: JsonObject
     head_sqnr_db: tuple[float, ...]
     layers: tuple[LayerRow, ...]
     steps: tuple[StepRow, ...]

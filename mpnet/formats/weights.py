@@ -14,7 +14,7 @@ import math
 import struct
 import threading
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
+from typing import Callable, Iterator, Mapping, Sequence, TypeVar
 
 import numpy as np
 
@@ -113,7 +113,7 @@ class _Unread(Mapping[int, _Value]):
     def __len__(self) -> int:
         return len(self._layers)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type, tuple[Mapping[int, _Value]]]:
         return dict, (dict(self._part(self._file.weights)),)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Mapping, Sequence
 
 from mpnet.config.experiment import Experiment, ModelSection
 from mpnet.engine.assign import assign, assign_key
@@ -49,7 +49,7 @@ class Files:
     weights: Path | None = None
     names: Path | None = None
 
-    def over(self, sources: Mapping[str, Any]) -> dict[str, str]:
+    def over(self, sources: Mapping[str, str]) -> dict[str, str]:
         """Return a result's `sources` with these files in place of its own."""
         replacements = {"cfg": self.cfg, "weights": self.weights, "names": self.names}
         return {**sources, **{name: str(path) for name, path in replacements.items() if path is not None}}
@@ -181,7 +181,7 @@ def _measured_cfg(provenance: Provenance) -> tuple[NetworkSpec, bytes, str]:
     """Return the network file that a provenance names, what it holds, and '' or that it is another one than was measured."""
     path = Path(provenance.sources["cfg"])
     content = read_cfg_bytes(path)
-    network = parse_cfg(content, str(path), provenance.protocol.get("dialect", "auto"))
+    network = parse_cfg(content, str(path), str(provenance.protocol.get("dialect", "auto")))
     same = hashlib.sha256(content).hexdigest() == provenance.digests.get("cfg")
     return (
         network,

@@ -10,9 +10,9 @@ measured as well.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterable, Mapping
+from typing import Annotated, Iterable, Mapping
 
 from mpnet.config.identity import digest_of
 from mpnet.engine.covering import step_signature
@@ -20,45 +20,48 @@ from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.plan import Plan
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.json_text import DocumentFormat
+from mpnet.formats.documents.schema import Within
+from mpnet.formats.documents.typed import as_json, build, kind_of
+from mpnet.json_values import Json, JsonObject
 from mpnet.kernels.core import constant
+from mpnet.model.keys import json_key
 from mpnet.model.network import NetworkSpec
-
-TABLE = DocumentFormat(
-    "mpnet-latency",
-    1,
-    "latency table",
-    "make one with `mpnet profile` and name it in sweep.latency",
-    16 << 20,
-    {"network": str, "precisions": list, "steps": dict},
-    ConfigError,
-)
 
 BOUND_PERCENT = float(constant("MPB_PROFILE_PERCENT"))
 """The mean error of predictions above which a table misleads a sweep."""
 
 
+_TIME = Within(0, 1e9)
+
+
+@dataclass(frozen=True)
+class CheckedConfiguration:
+    """A whole configuration that was measured, and predicted as well. precision: its precision string."""
+
+    precision: str
+    measured_ms: Annotated[float, Within(1e-9, 1e9)]
+    predicted_ms: Annotated[float, _TIME]
+
+
 @dataclass(frozen=True)
 class LatencyTable:
-    """network: SHA-256 of the cfg. step_ms: by signature (see engine.covering). machine: CPU, ISA, threads.
-
-    checks: whole configurations that were measured and predicted as well: precision, measured_ms, predicted_ms.
-    """
+    """network: SHA-256 of the cfg. machine: CPU, ISA, threads. step_ms: by signature (see engine.covering)."""
 
     network: str
     precisions: tuple[str, ...]
-    step_ms: Mapping[str, float]
-    machine: Mapping[str, Any]
-    checks: tuple[Mapping[str, Any], ...]
+    machine: JsonObject = field(default_factory=dict)
+    step_ms: Mapping[str, Annotated[float, _TIME]] = field(metadata=json_key("steps"), kw_only=True)
+    checks: tuple[CheckedConfiguration, ...] = ()
 
     @property
     def digest(self) -> str:
         """Return the SHA-256 (hex) of what decides predictions: the network and the steps' times."""
-        return digest_of({"network": self.network, "steps": dict(self.step_ms)})
+        return digest_of({"network": self.network, "steps": {step: float(ms) for step, ms in self.step_ms.items()}})
 
     @property
     def errors_percent(self) -> tuple[float, float]:
         """Return (mean, largest) absolute error of the predictions for the checked configurations."""
-        errors = [abs(c["predicted_ms"] / c["measured_ms"] - 1) * 100 for c in self.checks]
+        errors = [abs(check.predicted_ms / check.measured_ms - 1) * 100 for check in self.checks]
         return (sum(errors) / len(errors), max(errors)) if errors else (math.nan, math.nan)
 
     @property
@@ -96,41 +99,27 @@ class LatencyTable:
                 f"taken); make it again on a quiet machine, or accept it with sweep.latency_error: {math.ceil(mean)}"
             )
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Json]:
         """Return the document that the file holds."""
         mean, largest = self.errors_percent
-        return {
-            **TABLE.head,
-            "network": self.network,
-            "precisions": list(self.precisions),
-            "machine": dict(self.machine),
-            "steps": dict(self.step_ms),
-            "checks": [dict(c) for c in self.checks],
-            "error_percent": {"mean": mean, "largest": largest},
-        }
+        return {**TABLE.head, **as_json(self), "error_percent": {"mean": mean, "largest": largest}}
+
+
+TABLE = DocumentFormat(
+    "mpnet-latency",
+    1,
+    "latency table",
+    "make one with `mpnet profile` and name it in sweep.latency",
+    16 << 20,
+    kind_of(LatencyTable).required,
+    ConfigError,
+    kind_of(LatencyTable).optional,
+)
 
 
 def read_table(path: Path) -> LatencyTable:
     """Read a table. Raises: ConfigError, one line, for a file that is none."""
-    document = TABLE.read(path)
-    network, precisions, steps = (document[name] for name in TABLE.sections)
-    checks, machine = document.get("checks", []), document.get("machine", {})
-    fits = (
-        all(isinstance(p, str) for p in precisions)
-        and all(_is_time(value) for value in steps.values())
-        and isinstance(machine, dict)
-        and isinstance(checks, list)
-        and all(
-            isinstance(c, dict) and _is_time(c.get("measured_ms"), low=1e-9) and _is_time(c.get("predicted_ms")) for c in checks
-        )
-    )
-    if not fits:
-        raise TABLE.damaged(path, "not all steps and checks have times")
-    return LatencyTable(network, tuple(precisions), {k: float(v) for k, v in steps.items()}, machine, tuple(checks))
-
-
-def _is_time(value: Any, low: float = 0.0) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value < 1e9
+    return build(LatencyTable, TABLE.read(path))
 
 
 def predicted_ms(plan: Plan, step_ms: Mapping[str, float]) -> float:

@@ -18,13 +18,14 @@ from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
+from mpnet.json_values import Json
 from mpnet.kernels.core import constant
 from mpnet.kernels.environment import cpu_count, cpu_name
 from mpnet.kernels.isa import kernels
 from mpnet.model.precision import precision
 from mpnet.progress import Advance, Progress, silent
 from mpnet.speed.clock import Times, in_turn, together
-from mpnet.speed.latency_table import LatencyTable, predicted_ms
+from mpnet.speed.latency_table import CheckedConfiguration, LatencyTable, predicted_ms
 from mpnet.speed.steps import open_network, random_image, step_calls
 
 CHECKS = 8
@@ -92,12 +93,9 @@ def _measured_once(
         advance(1)
     scale = statistics.median(ratios)
     step_ms = {signature: scale * statistics.median(times) for signature, times in step_samples.items()}
-    checks = tuple(
-        {"precision": plan.precision.key, "measured_ms": ms, "predicted_ms": predicted_ms(plan, step_ms)}
-        for plan, ms in checks_ms
-    )
-    machine = {"cpu": cpu_name(), "isa": prepared.kernels.name, "threads": threads, "batch": 1, "scale": scale}
-    return LatencyTable(network.digest, tuple(precisions), step_ms, machine, checks)
+    checks = tuple(CheckedConfiguration(plan.precision.key, ms, predicted_ms(plan, step_ms)) for plan, ms in checks_ms)
+    machine: dict[str, Json] = {"cpu": cpu_name(), "isa": prepared.kernels.name, "threads": threads, "batch": 1, "scale": scale}
+    return LatencyTable(network.digest, tuple(precisions), machine, step_ms=step_ms, checks=checks)
 
 
 def measure_steps(session: Session, image: NDArray[np.float32], repeats: int) -> tuple[dict[str, Times], Times]:

@@ -7,7 +7,7 @@ docs/architecture.md shows the whole document. The order of the fields is the or
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Mapping
+from typing import Annotated, Mapping
 
 from mpnet.backends.placement import LayerPlacement
 from mpnet.config.identity import ID_DIGITS
@@ -18,6 +18,7 @@ from mpnet.errors import StoreError
 from mpnet.formats.documents.json_text import DocumentFormat
 from mpnet.formats.documents.schema import Fields, Many, Maybe, Text, Within
 from mpnet.formats.documents.typed import kind_of
+from mpnet.json_values import JsonObject
 from mpnet.model.keys import json_key
 from mpnet.speed.latency import Latency
 
@@ -131,7 +132,7 @@ class Provenance:
     """
 
     name: str
-    protocol: Mapping[str, Any]
+    protocol: JsonObject
     sources: Mapping[str, str]
     digests: Mapping[str, str | None]
     calibration: CalibrationImages | None = None
@@ -155,7 +156,7 @@ class RunResult:
     created: str = field(default="", metadata=json_key(omit_default=True))
     command: str = ""
     digests: Mapping[str, str | None]
-    protocol: Annotated[Mapping[str, Any], _PROTOCOL]
+    protocol: Annotated[JsonObject, _PROTOCOL]
     precision: Precisions
     metrics: Mapping[str, float]
     agreement: BaselineAgreement | None = None

@@ -11,6 +11,7 @@ import pytest
 
 from mpnet.formats.documents.schema import Count, Fields, Many, Maybe, Named, Text, Within
 from mpnet.formats.documents.typed import as_json, build, from_json, kind_of
+from mpnet.json_values import Json, JsonObject
 from mpnet.model.keys import json_key
 
 _Key = Annotated[str, Text("[fhq]+", "a precision string")]
@@ -38,9 +39,9 @@ class _Run(_Base):
     first: _Step | None = None
     share: Annotated[float, Within(0, 1)] = 0.5
     space: Annotated[int, Count()] = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
     is_open: bool = field(default=False, metadata=json_key("open"))
-    further: Any = None
+    further: Json = None
     notes: tuple[str, ...] = field(default=(), metadata=json_key(omit_default=True))
 
 

@@ -12,7 +12,7 @@ from mpnet.errors import ConfigError
 from mpnet.kernels.environment import cpu_name
 from mpnet.speed.clock import Times, in_turn, together
 from mpnet.speed.latency import Latency, doubt_of, latency_of, latency_text, stale
-from mpnet.speed.latency_table import BOUND_PERCENT, LatencyTable
+from mpnet.speed.latency_table import BOUND_PERCENT, CheckedConfiguration, LatencyTable
 from mpnet.speed.steps import believable
 from tests.sweep.sweep_networks import tiny_yolo
 
@@ -67,8 +67,8 @@ def test_what_is_added_up_keeps_its_rounds() -> None:
 
 
 def table(error: float) -> LatencyTable:
-    checks = ({"precision": "f", "measured_ms": 100.0, "predicted_ms": 100.0 + error},)
-    return LatencyTable(tiny_yolo().digest, ("fp32",), {}, {}, checks)
+    checks = (CheckedConfiguration("f", 100.0, 100.0 + error),)
+    return LatencyTable(tiny_yolo().digest, ("fp32",), step_ms={}, checks=checks)
 
 
 def test_a_table_that_predicts_badly_is_refused_unless_told_otherwise() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from mpnet.formats.cfg.position import Position, SectionReader, layer_references, one_reference, shape_text
 from mpnet.formats.cfg.tokens import CfgSection
-from mpnet.model.keys import Key
 from mpnet.model.layers import (
     MAX_CHANNELS,
     MOST_POSITIONS,
@@ -53,8 +52,8 @@ def shortcut(section: CfgSection, position: Position) -> LayerSpec:
         section.fail("from is missing; say which layer to add, for example from=-3")
     fields = section.fields_of(ShortcutSpec)
     fields["activation"] = position.activation(section, fields["activation"])
-    weights = _TYPES[section.value("weights_type", Key("text", tuple(_TYPES)), "none")]
-    normalisation = _NORMALISATIONS[section.value("weights_normalization", Key("text", tuple(_NORMALISATIONS)), "none")]
+    weights = _TYPES[section.word("weights_type", _TYPES, "none")]
+    normalisation = _NORMALISATIONS[section.word("weights_normalization", _NORMALISATIONS, "none")]
     layer = ShortcutSpec(
         **position.common(section, position.in_shape, *others),
         **fields,

@@ -9,7 +9,6 @@ from mpnet.formats.cfg.position import Position, SectionReader, keeps_shape
 from mpnet.formats.cfg.tokens import CfgSection
 from mpnet.formats.cfg.tree import read_map, read_tree
 from mpnet.model.heads import DECODERS
-from mpnet.model.keys import Key
 from mpnet.model.layers import (
     ContrastiveSpec,
     CostSpec,
@@ -86,7 +85,7 @@ def detection(section: CfgSection, position: Position) -> LayerSpec:
 
 def yolo(section: CfgSection, position: Position) -> LayerSpec:
     """Read a [yolo] section; its input has len(mask) * (5 + classes) channels, or what its decoder asks for."""
-    decoder = section.value("decoder", Key("text", DECODERS), "darknet")
+    decoder = section.word("decoder", DECODERS, "darknet")
     if decoder != "darknet":
         return _decoded(section, position, decoder)
     return YoloSpec(**_masked(section, position, YoloSpec))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any, NoReturn
+from typing import Any, Iterable, NoReturn, TypeVar
 
 from mpnet.errors import FormatError
 from mpnet.formats.documents.values import is_integer, typed
@@ -16,6 +16,7 @@ MAX_LINE_CHARACTERS = 4096
 MAX_SECTIONS = 1001
 MAX_LIST_ITEMS = 1000
 _BIT = Key("integer", low=0, high=1)
+_Default = TypeVar("_Default")
 
 
 class ShapeError(FormatError):
@@ -68,7 +69,7 @@ class CfgSection:
         entry.used = True
         return entry.value
 
-    def value(self, name: str, key: Key, default: Any = None) -> Any:
+    def value(self, name: str, key: Key, default: _Default) -> str | int | float | _Default:
         """Return the value of a key, by what it may hold; flags are 0 or 1, or one of their words."""
         text = self.text(name)
         if text is None:
@@ -96,19 +97,23 @@ class CfgSection:
         """Return a whole number in [low, high]."""
         return int(self.value(key, Key("integer", low=low, high=high), default))
 
+    def word(self, key: str, words: Iterable[str], default: str) -> str:
+        """Return the value of a key that holds one of some words."""
+        return str(self.value(key, Key("text", tuple(words)), default))
+
     def flag(self, key: str, default: bool) -> bool:
         """Return the value of a key that is 0 or 1."""
         return bool(self.value(key, Key("flag"), default))
 
     def integers(self, key: str, low: int, high: int) -> tuple[int, ...]:
         """Return a list of whole numbers, empty when the key is absent."""
-        return self._list(key, Key("integer", low=low, high=high))
+        return tuple(int(value) for value in self._list(key, Key("integer", low=low, high=high)))
 
     def reals(self, key: str, low: float, high: float) -> tuple[float, ...]:
         """Return a list of finite numbers, empty when the key is absent."""
-        return self._list(key, Key("number", low=low, high=high))
+        return tuple(float(value) for value in self._list(key, Key("number", low=low, high=high)))
 
-    def _list(self, name: str, key: Key) -> tuple[Any, ...]:
+    def _list(self, name: str, key: Key) -> tuple[str | int | float, ...]:
         text = self.text(name)
         items = [] if text is None else text.split(",")
         if len(items) > 1 and not items[-1]:
@@ -117,7 +122,7 @@ class CfgSection:
             self.fail(f"{name} lists {len(items)} numbers; the limit is {MAX_LIST_ITEMS}", name)
         return tuple(self._typed(name, item, key) for item in items)
 
-    def _typed(self, name: str, text: str, key: Key) -> Any:
+    def _typed(self, name: str, text: str, key: Key) -> str | int | float:
         try:
             return typed(text, key)
         except ValueError as expectation:

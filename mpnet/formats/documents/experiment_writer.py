@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Mapping
+from typing import Mapping
 
 from mpnet.model.quantization import QuantizationOptions
 
@@ -23,7 +23,7 @@ def quote_path(path: str) -> str:
     return path if _PLAIN.fullmatch(path) and path.lower() not in ("null", "none") else json.dumps(path, ensure_ascii=False)
 
 
-def format_flow(value: Any) -> str:
+def format_flow(value: object) -> str:
     """Return a value on one line, at any depth; what is None in a mapping is left out.
 
     value: keys and texts are quoted already where they need it.
@@ -35,15 +35,17 @@ def format_flow(value: Any) -> str:
     return str(value)
 
 
-def quantization_keys(options: QuantizationOptions) -> dict[str, Any]:
+def quantization_keys(options: QuantizationOptions) -> dict[str, object]:
     """Return the keys of a section `quantization`, ready for `format_flow`; a granularity alone stands for its section."""
-    keys = {"weights": None, "activations": None, **_yaml_values(options.plain_values())}
-    if isinstance(keys["weights"], dict) and keys["weights"].keys() == {"granularity"}:
-        keys["weights"] = keys["weights"]["granularity"]
+    keys: dict[str, object] = {"weights": None, "activations": None}
+    keys |= {key: _yaml_values(value) for key, value in options.plain_values().items()}
+    weights = keys["weights"]
+    if isinstance(weights, dict) and weights.keys() == {"granularity"}:
+        keys["weights"] = weights["granularity"]
     return keys
 
 
-def _yaml_values(value: Any) -> Any:
+def _yaml_values(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _yaml_values(child) for key, child in value.items()}
     return str(value).lower() if isinstance(value, bool) else value

@@ -12,6 +12,7 @@ from typing import Any, Iterator, Mapping, NoReturn
 from mpnet.errors import DataError, FormatError, MpnetError
 from mpnet.formats.documents.schema import Kind, mismatch
 from mpnet.formats.files.bounded import decode_text, read_bounded
+from mpnet.json_values import Json, JsonObject
 from mpnet.messages import bytes_text, named, shown
 
 MAX_JSON_BYTES = 1024 * 1024 * 1024
@@ -23,7 +24,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def read_json(path: Path | str) -> Any:
+def read_json(path: Path | str) -> Json:
     """Read the value in a JSON file.
 
     Raises: DataError when it cannot be read or is too large; FormatError with line and column when it is no JSON.
@@ -51,11 +52,11 @@ class DocumentFormat:
     optional: Mapping[str, Kind] = field(default_factory=dict)
 
     @property
-    def head(self) -> dict[str, Any]:
+    def head(self) -> dict[str, Json]:
         """Return how such a document begins."""
         return {"format": self.name, "version": self.version}
 
-    def read(self, path: Path | str) -> dict[str, Any]:
+    def read(self, path: Path | str) -> JsonObject:
         """Read the document in a file and check its sections. Raises: `error`."""
         data = read_bounded(path, self.limit_bytes, self.what, self.error)
         try:
@@ -84,7 +85,7 @@ class DocumentFormat:
 
 def parse_json(
     data: bytes, name: Path | str, remedy: str = "export the file again", memory_bytes: int = MAX_LABELS_MEMORY // 4
-) -> Any:
+) -> Json:
     """Parse the value in the bytes of a JSON document called `name`.
 
     memory_bytes: that its values may take. Raises: FormatError when it is none, or takes more.
@@ -97,7 +98,7 @@ def parse_json(
             f"{bytes_text(memory_bytes)}; split the file"
         )
     try:
-        return json.loads(decode_text(data), parse_constant=_refuse_constant)
+        document: Json = json.loads(decode_text(data), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise FormatError(f"{named(name)}: byte {error.start} is not UTF-8 text; is this a JSON file?") from None
     except json.JSONDecodeError as error:
@@ -109,9 +110,10 @@ def parse_json(
     except ValueError as error:  # NaN, Infinity, integers of thousands of digits
         reason = str(error).split(";")[0]
         raise FormatError(f"{named(name)}: not valid JSON ({reason}); {remedy}") from None
+    return document
 
 
-def number(record: dict[str, Any], key: str, location: str) -> float:
+def number(record: JsonObject, key: str, location: str) -> float:
     """Return a finite number. Raises: FormatError naming place and key."""
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -125,7 +127,7 @@ def number(record: dict[str, Any], key: str, location: str) -> float:
     return result
 
 
-def integer(record: dict[str, Any], key: str, location: str) -> int:
+def integer(record: JsonObject, key: str, location: str) -> int:
     """Return an integer within 64 bits. Raises: FormatError naming place and key."""
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
@@ -133,7 +135,7 @@ def integer(record: dict[str, Any], key: str, location: str) -> int:
     return value
 
 
-def box(record: dict[str, Any], key: str, location: str) -> list[float]:
+def box(record: JsonObject, key: str, location: str) -> list[float]:
     """Return [x, y, width, height], finite, sizes not negative. Raises: FormatError naming place and key."""
     value = record.get(key)
     if not isinstance(value, list) or len(value) != 4:
@@ -146,7 +148,7 @@ def box(record: dict[str, Any], key: str, location: str) -> list[float]:
     return result
 
 
-def records(document: Any, key: str, name: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
+def records(document: Json, key: str, name: Path | str) -> Iterator[tuple[str, JsonObject]]:
     """Yield the objects in the list under `key`, each with its place for messages; no two have the same id.
 
     Raises: FormatError naming the file and the record.
@@ -166,7 +168,7 @@ def records(document: Any, key: str, name: Path | str) -> Iterator[tuple[str, di
         yield location, record
 
 
-def finite(value: Any) -> Any:
+def finite(value: Any) -> Json:
     """Return `value` as JSON can hold it: None for NaN and infinities, Python's numbers for NumPy's, lists for tuples."""
     if isinstance(value, Mapping):
         return {str(key): finite(item) for key, item in value.items()}

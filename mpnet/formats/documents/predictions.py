@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from mpnet.data.classifications import KEPT, Classifications
 from mpnet.data.dataset import Dataset
 from mpnet.errors import FormatError
 from mpnet.formats.documents.json_text import integer, number, read_json
+from mpnet.json_values import Json, JsonObject
 from mpnet.messages import named, shown
 
 MAX_SCORE = 1e30
@@ -70,7 +70,7 @@ def read_predictions(path: Path | str, dataset: Dataset) -> Classifications:
         raise FormatError(f"{named(path)}: {shown(str(error))}; run again") from None
 
 
-def _list(record: dict[str, Any], key: str, count: int, location: str) -> list[Any]:
+def _list(record: JsonObject, key: str, count: int, location: str) -> list[Json]:
     values = record.get(key)
     if not isinstance(values, list) or len(values) != count:
         raise FormatError(f"{location}: {key!r} must be a list of {count}, not {shown(values)}")

@@ -69,7 +69,7 @@ class Count:
     """A whole number from 0 on, however large: a network of 120 layers has 2^120 assignments."""
 
 
-def mismatch(value: Any, kind: Kind, location: str) -> str | None:
+def mismatch(value: object, kind: Kind, location: str) -> str | None:
     """Say what is wrong with a value, such as `precision.layers[3].index must be a whole number, not 'x'`; None: nothing."""
     if isinstance(kind, Maybe):
         return None if value is None else mismatch(value, kind.kind, location)
@@ -80,9 +80,9 @@ def mismatch(value: Any, kind: Kind, location: str) -> str | None:
         fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
         return None if fits else f"{location} must be a whole number from 0 on, not {shown(value)}"
     if isinstance(kind, Within):
-        fits = _is(value, float) and kind.low <= value <= kind.high
+        fits = isinstance(value, (int, float)) and _is(value, float) and kind.low <= value <= kind.high
         return None if fits else f"{location} must be a number from {kind.low:g} to {kind.high:g}, not {shown(value)}"
-    parts: list[tuple[str, Any, Kind]] = []
+    parts: list[tuple[str, object, Kind]] = []
     if isinstance(kind, Many) and isinstance(value, list) and len(value) >= kind.least:
         parts = [(f"{location}[{number}]", part, kind.kind) for number, part in enumerate(value)]
     elif isinstance(kind, Named) and isinstance(value, dict):
@@ -99,7 +99,7 @@ def mismatch(value: Any, kind: Kind, location: str) -> str | None:
     return next(filter(None, (mismatch(part, inner, where) for where, part, inner in parts)), None)
 
 
-def _is(value: Any, kind: Kind) -> bool:
+def _is(value: object, kind: Kind) -> bool:
     if kind is float:
         return not isinstance(value, bool) and isinstance(value, (int, float)) and abs(value) < 1e300 and math.isfinite(value)
     if kind is int:

@@ -17,9 +17,9 @@ A field's type says what its key may hold, and an `Annotated` kind of `schema` n
 | str, bool, int, float | such a value; any finite number for float, which keeps the form in which it was written |
 | `X | None` | X or null |
 | `tuple[X, ...]`, `tuple[X, X]` | a list of X; a list of at least two X |
-| `Mapping[str, X]` | an object with any keys, each an X; `Mapping[str, Any]`: any object |
+| `Mapping[str, X]` | an object with any keys, each an X; `JsonObject`: any object |
 | a dataclass | an object with the keys of its fields |
-| Any | any value |
+| Json | any value |
 
 Keys are written in the order of the fields. A field without a default must be in every document; one with a default may be
 missing, as in documents of older versions. Keys that no field declares, which a newer mpnet may have written, are ignored.
@@ -35,6 +35,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Callable, Mapping, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from mpnet.formats.documents.schema import Fields, Kind, Many, Maybe, Named, mismatch
+from mpnet.json_values import Json, JsonObject
 from mpnet.model.keys import JsonKey
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class _Member:
     key: JsonKey
     kind: Kind
     convert: _Convert | None
-    default: Callable[[], Any] | None
+    default: Callable[[], object] | None
 
 
 def kind_of(declared: type[DataclassInstance]) -> Fields:
@@ -74,7 +75,7 @@ def kind_of(declared: type[DataclassInstance]) -> Fields:
     return Fields(required, optional)
 
 
-def from_json(declared: type[_Document], document: Any, location: str) -> _Document:
+def from_json(declared: type[_Document], document: object, location: str) -> _Document:
     """Return a JSON value as the dataclass that declares it.
 
     location: what the document is called in messages, such as `findings`.
@@ -83,12 +84,13 @@ def from_json(declared: type[_Document], document: Any, location: str) -> _Docum
     message = mismatch(document, kind_of(declared), location)
     if message is not None:
         raise ValueError(message)
+    assert isinstance(document, dict)
     return build(declared, document)
 
 
-def build(declared: type[_Document], document: Mapping[str, Any]) -> _Document:
+def build(declared: type[_Document], document: JsonObject) -> _Document:
     """Return as `from_json` what is known to fit `kind_of(declared)`, since its whole document was checked."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for member in _members(declared):
         if member.key.inline:
             names = frozenset(member.key.inline)
@@ -100,19 +102,19 @@ def build(declared: type[_Document], document: Mapping[str, Any]) -> _Document:
     return declared(**values)
 
 
-def as_json(instance: DataclassInstance) -> dict[str, Any]:
+def as_json(instance: DataclassInstance) -> dict[str, Json]:
     """Return a dataclass as the JSON object that `from_json` reads, its keys in the order of the fields."""
-    document: dict[str, Any] = {}
+    document: dict[str, Json] = {}
     for member in _members(type(instance)):
         value = getattr(instance, member.field_name)
         if member.key.inline:
-            document |= _json_value(value)
+            document |= {name: _json_value(item) for name, item in value.items()}
         elif not (member.key.omit_default and member.default is not None and value == member.default()):
             document[member.key.name] = _json_value(value)
     return document
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: Any) -> Json:
     if is_dataclass(value) and not isinstance(value, type):
         return as_json(value)
     if isinstance(value, Mapping):
@@ -138,11 +140,11 @@ def _members(declared: type[DataclassInstance]) -> tuple[_Member, ...]:
     return tuple(members)
 
 
-def _constant(value: Any) -> Callable[[], Any]:
+def _constant(value: object) -> Callable[[], object]:
     return lambda: value
 
 
-def _reading_of(hint: Any) -> tuple[Kind, _Convert | None]:
+def _reading_of(hint: object) -> tuple[Kind, _Convert | None]:
     """Return what a JSON value of a type may be, and what makes the Python value of it (None: it is that value)."""
     origin, parameters = get_origin(hint), get_args(hint)
     if origin is Annotated:
@@ -156,10 +158,10 @@ def _reading_of(hint: Any) -> tuple[Kind, _Convert | None]:
         return Many(kind, least), lambda value: tuple(value if convert is None else map(convert, value))
     if origin is abc.Mapping:
         kind, convert = _reading_of(parameters[1])
-        return dict if parameters[1] is Any else Named(kind), convert and (lambda value: _convert_items(value, convert))
+        return dict if parameters[1] is Json else Named(kind), convert and (lambda value: _convert_items(value, convert))
     if is_dataclass(hint) and isinstance(hint, type):
         return kind_of(hint), lambda value: build(hint, value)
-    if hint is Any:
+    if hint is Json:
         return object, None
     if hint in (str, bool, int, float):
         return hint, None
@@ -170,5 +172,5 @@ def _or_none(convert: _Convert | None) -> _Convert | None:
     return None if convert is None else lambda value: None if value is None else convert(value)
 
 
-def _convert_items(items: Mapping[str, Any], convert: _Convert | None) -> Mapping[str, Any]:
+def _convert_items(items: JsonObject, convert: _Convert | None) -> Mapping[str, object]:
     return items if convert is None else {name: convert(value) for name, value in items.items()}

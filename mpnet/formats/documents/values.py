@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 from mpnet.model.keys import Key
 
@@ -25,7 +24,7 @@ def is_real(text: str) -> bool:
     return _REAL.fullmatch(text) is not None
 
 
-def typed(text: str, key: Key) -> Any:
+def typed(text: str, key: Key) -> str | int | float:
     """Return what the text of one value means. Raises: ValueError saying what it must be, such as `a number from 0 to 1`."""
     if key.kind == "integer":
         if is_integer(text) and key.low <= int(text) <= key.high:

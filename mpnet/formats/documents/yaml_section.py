@@ -6,14 +6,14 @@ from __future__ import annotations
 import difflib
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, Iterable, TypeVar
+from typing import Iterable, TypeVar
 
 from mpnet.config.experiment import OptionRange
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.values import typed
 from mpnet.formats.documents.yaml_tree import Mapping, Node, Scalar, Sequence
 from mpnet.messages import shown
-from mpnet.model.keys import Key, keys_of, names_of, paths_of
+from mpnet.model.keys import Key, Metadata, keys_of, names_of, paths_of
 from mpnet.model.quantization import QuantizationOptions
 
 _NULL = {"", "~", "null", "none"}
@@ -37,11 +37,11 @@ def read_section(declared: type[_Declared], node: Node, path: str, base: Path) -
     return declared(**_field_values(declared, section, path, base))
 
 
-def _field_values(declared: type | dict[str, Any], section: Mapping, path: str, base: Path) -> dict[str, Any]:
+def _field_values(declared: type | dict[str, Metadata], section: Mapping, path: str, base: Path) -> dict[str, object]:
     required = set()
     if isinstance(declared, type):
         required = {f.name for f in fields(declared) if f.default is MISSING and f.default_factory is MISSING}
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for field_name, key in keys_of(declared).items():
         name, node = f"{path}.{field_name}" if path else field_name, section.items.get(field_name)
         if key.kind == "inline":
@@ -70,7 +70,7 @@ def missing(section: Mapping, name: str) -> ConfigError:
     return ConfigError(f"{section.location}: key {name!r} is missing; see docs/experiments.md")
 
 
-def value_of(node: Node, name: str, key: Key, base: Path) -> Any:
+def value_of(node: Node, name: str, key: Key, base: Path) -> object:
     """Return the value of one key. Raises: ConfigError with file and line."""
     if key.many:
         return _each_once(node, name, key, base)
@@ -91,7 +91,7 @@ def value_of(node: Node, name: str, key: Key, base: Path) -> Any:
     return _single(node, name, key, base)
 
 
-def _single(node: Node, name: str, key: Key, base: Path) -> Any:
+def _single(node: Node, name: str, key: Key, base: Path) -> str | int | float | Path:
     if not isinstance(node, Scalar):
         what = "a list" if isinstance(node, Sequence) else "a mapping"
         raise ConfigError(f"{node.location}: {name} is {what}; it must be one value")
@@ -108,7 +108,7 @@ def _single(node: Node, name: str, key: Key, base: Path) -> Any:
         raise ConfigError(f"{written}; it must be {expectation}") from None
 
 
-def _each_once(node: Node, name: str, key: Key, base: Path) -> tuple[Any, ...]:
+def _each_once(node: Node, name: str, key: Key, base: Path) -> tuple[str | int | float | Path, ...]:
     """Return a list of values; a single value counts as a list of one."""
     items = node.items if isinstance(node, Sequence) else [node]
     values = tuple(_single(item, name, key, base) for item in items)
@@ -124,7 +124,7 @@ def _option_range(path: str, value: Node, name: str) -> OptionRange:
     """Read one option of quantisation and the values that a sweep tries."""
     if path not in _OPTIONS:
         raise ConfigError(f"{value.location}: {name} varies {shown(path)}{nearest(path, _OPTIONS)}")
-    values = _each_once(value, f"{name}.{path}", _ANY, Path())
+    values = tuple(map(str, _each_once(value, f"{name}.{path}", _ANY, Path())))
     options = []
     for written in values:
         node: Node = Scalar(written, True, value.location)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path, PurePosixPath
-from typing import Any, Sequence
+from typing import Sequence
 
 from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 from mpnet.errors import DataError, FormatError
@@ -13,6 +13,7 @@ from mpnet.formats.documents.json_text import box, integer, number, read_json, r
 from mpnet.formats.images.read import probe
 from mpnet.formats.labels.class_match import ClassMatch, match_classes
 from mpnet.formats.labels.duplicates import NO_OBJECT, LabelledObject, without_duplicates
+from mpnet.json_values import Json
 from mpnet.messages import all_at_once, named, shown
 
 
@@ -85,7 +86,7 @@ def category_names(annotations: Path | str) -> tuple[str, ...]:
     return tuple(category.name for category in _categories(read_json(annotations), annotations))
 
 
-def _categories(document: Any, name: Path | str) -> tuple[Category, ...]:
+def _categories(document: Json, name: Path | str) -> tuple[Category, ...]:
     """Return the categories by rising id."""
     categories: list[Category] = []
     for location, record in records(document, "categories", name):
@@ -99,7 +100,7 @@ def _categories(document: Any, name: Path | str) -> tuple[Category, ...]:
     return tuple(sorted(categories, key=lambda category: category.id))
 
 
-def _images(document: Any, name: Path | str) -> dict[int, tuple[str, int, int]]:
+def _images(document: Json, name: Path | str) -> dict[int, tuple[str, int, int]]:
     """Return the file name, width and height by id."""
     images: dict[int, tuple[str, int, int]] = {}
     for location, record in records(document, "images", name):

@@ -15,9 +15,7 @@ def print_latency_table(table: LatencyTable, console: Console) -> None:
     machine = table.machine
     console.print(f"{len(table.step_ms)} steps on {machine['cpu']}, {machine['isa']}, {machine['threads']} threads")
     headings = ("configuration", "measured ms", "sum of steps ms")
-    rows = [
-        [short_key(check["precision"]), f"{check['measured_ms']:.3f}", f"{check['predicted_ms']:.3f}"] for check in table.checks
-    ]
+    rows = [[short_key(check.precision), f"{check.measured_ms:.3f}", f"{check.predicted_ms:.3f}"] for check in table.checks]
     print_table(console, headings, rows)
     mean, largest = table.errors_percent
     console.print(f"predictions are off by {mean:.1f} % on average, {largest:.1f} % at most")
