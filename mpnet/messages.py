@@ -82,8 +82,8 @@ def bytes_text(size: float) -> str:
 
 
 def limits_text(limits: Mapping[str, float]) -> str:
-    """Write a sweep's limits by key: `ap_drop 3, weight_bytes 200,000`."""
-    return ", ".join(f"{key} {limit:,g}" for key, limit in limits.items())
+    """Write a sweep's limits by key: `ap_drop 3, weight_bytes 2,000,000`."""
+    return ", ".join(f"{key} {limit:{',.0f' if float(limit).is_integer() else ',g'}}" for key, limit in limits.items())
 
 
 def number_text(value: float | None, digits: int = 2, signed: bool = False) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
+from mpnet.messages import count_text, number_text
 from mpnet.packages import require, requirements
 
 if TYPE_CHECKING:
@@ -141,5 +142,5 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) >= 1e5 or 0 < abs(value) < 0.01 else f"{value:.2f}"
+        return count_text(value) if abs(value) >= 1e5 else f"{value:.4g}" if 0 < abs(value) < 0.01 else number_text(value)
     return str(value)

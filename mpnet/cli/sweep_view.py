@@ -13,15 +13,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from mpnet.messages import whole_text
-from mpnet.model.plan_key import short_key
+from mpnet.config.measures import measure
+from mpnet.messages import counted, number_text, percent_text, whole_text
 from mpnet.progress import Advance, Progress
-from mpnet.report.text.front import front_chart
+from mpnet.report.data.row_words import row_words
+from mpnet.report.text.front import front_chart, value_text
 from mpnet.sweep.choose.findings import front_of
 from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.run import SweepStart
 from mpnet.sweep.search.estimate import duration
 from mpnet.sweep.search.state import SweepState
+from mpnet.sweep.store import Trial
 
 TERMINAL_SECONDS = 0.5
 PLAIN_SECONDS = 10.0
@@ -112,13 +114,18 @@ class SweepView:
         self._shown = now
         line = self._line(state)
         if self._live is None:
-            self._console.print(", ".join(filter(None, [f"{state.finished_count:,} of {state.total:,} {_what(state)}", line])))
+            self._console.print(", ".join(filter(None, [f"{state.finished_count:,} of {_total_text(state)}", line])))
             return
         if now - self._drawn > FRONT_SECONDS and state.trials:
             self._drawn = now
-            problem, front = self._start.problem, front_of(self._start.problem, state.trials)
-            points = [(problem.quality(state.trials[c]), problem.cost(state.trials[c]), short_key(c.key)) for c in front]
-            self._front = [f"front: {len(front)} configurations", *front_chart(points, _FRONT_ROWS)]
+            problem = self._start.problem
+            front = [state.trials[c] for c in front_of(problem, state.trials)]
+            points = [(problem.quality(t), self._cost_text(t), row_words(t.key, self._start.words(t.key))) for t in front]
+            self._front = [
+                f"front: {counted(len(front), 'configuration')}, {measure(problem.quality_name).label} and "
+                f"{measure(problem.cost_name).label}",
+                *front_chart(points, _FRONT_ROWS),
+            ]
         self._progress.update(self._task, completed=state.finished_count, total=state.total, description=_what(state))
         parts: list[RenderableType] = [self._progress, Text(line), *(Text(row) for row in self._front)]
         self._live.update(Group(*parts))
@@ -130,16 +137,31 @@ class SweepView:
             parts.append(f"{state.per_second:,.1f} per second")
             left = state.seconds_left
             if left:
-                parts.append(f"{duration(left)} left")
+                parts.append(
+                    f"about {duration(left)} left for {f'this stage ({state.stage})' if state.stage else 'all trials'}"
+                )
         problem = self._start.problem
         baseline = state.trials.get(Assignment(problem.baseline))
         best = problem.best(state.trials.values(), baseline) if baseline is not None else None
         if best is not None:
+            share = ""
+            if baseline is not None and problem.cost(baseline) > 0:
+                share = f" ({percent_text(100 * problem.cost(best) / problem.cost(baseline))} of the baseline's)"
             parts.append(
-                f"best so far {short_key(best.key)}: {problem.quality_name} {problem.quality(best):.2f}, "
-                f"{problem.cost_name} {problem.cost(best):,.4g}"
+                f"best so far {self._start.words(best.key)}: {measure(problem.quality_name).label} "
+                f"{number_text(problem.quality(best))}, {self._cost_text(best)} {measure(problem.cost_name).label}{share}"
             )
         return ", ".join(parts)
+
+    def _cost_text(self, trial: Trial) -> str:
+        assert self._start is not None
+        problem = self._start.problem
+        return value_text(problem.cost(trial), problem.cost_name)
+
+
+def _total_text(state: SweepState) -> str:
+    """Say how many there are, or of a strategy that decides as it goes how many there are up to the end of a stage."""
+    return f"{state.total:,} {_what(state)}" + (" asked for so far" if state.stage else "")
 
 
 def _what(state: SweepState) -> str:

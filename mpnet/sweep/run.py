@@ -15,7 +15,7 @@ from mpnet.detection.conditions import Condition
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.typed import as_json
 from mpnet.model.network import NetworkSpec
-from mpnet.model.plan_key import split_key
+from mpnet.model.plan_key import short_key, split_key
 from mpnet.model.plan_words import PlanWords
 from mpnet.model.selectors import layer_groups
 from mpnet.progress import Progress, silent
@@ -72,7 +72,7 @@ class SweepStart:
     """The facts of a sweep before its first trial.
 
     theory: forward passes for one image of a walk through the space. estimate: of its time, in words.
-    notes: what the user should know, one line each.
+    notes: what the user should know, one line each. words: describes a precision string.
     """
 
     problem: Problem
@@ -83,6 +83,7 @@ class SweepStart:
     estimate: str
     listed: bool
     notes: tuple[str, ...] = ()
+    words: Callable[[str], str] = short_key
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,6 +231,7 @@ def estimate_start(plan: SweepPlan, sweep: OpenSweep, workers: int, *, is_confir
         _about(plan.strategy, seconds),
         plan.strategy.is_exact,
         (*_notes(plan.experiment, section), *(() if store.writable else (READ_ONLY,))),
+        PlanWords.of_network(network),
     )
     return start, per_pass.most
 

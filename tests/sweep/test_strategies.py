@@ -13,7 +13,7 @@ from mpnet.errors import ConfigError
 from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import QuantizationOptions, WeightOptions
 from mpnet.sweep.problem.front import front_gap
-from mpnet.sweep.problem.problem import Problem, objectives_of
+from mpnet.sweep.problem.problem import Batch, Problem, Results, Walk, objectives_of
 from mpnet.sweep.problem.space import Assignment, build_space
 from mpnet.sweep.search.strategies import STRATEGIES, strategy
 from mpnet.sweep.search.strategies.additive import predicted_front
@@ -72,6 +72,28 @@ def test_every_strategy_asks_the_same_again(name: str) -> None:
     measure = measure_of(task, interacting_quality(2, 6))
     first, second = (list(run(strategy(name).walk(task), measure)) for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_of_several_batches_each_says_what_it_is_a_part_of(name: str) -> None:
+    task = problem(precisions=THREE_PRECISIONS, trials=None if STRATEGIES[name].prunes else 50)
+    walk, batches = strategy(name).walk(task), list[Batch]()
+
+    def observed() -> Walk:
+        results: Results | None = None
+        while True:
+            try:
+                batch = walk.send(results) if results is not None else next(walk)
+            except StopIteration:
+                return
+            batches.append(batch)
+            results = yield batch
+
+    run(observed(), measure_of(task, interacting_quality(2, 6)))
+    measuring = [batch for batch in batches if batch.configurations and not batch.screen and not batch.prune]
+    assert measuring
+    assert len(measuring) == 1 or all(batch.stage for batch in measuring)
+    assert not any(batch.stage for batch in batches if batch.prune or len(measuring) == 1)
 
 
 @pytest.mark.parametrize("name", ["exhaustive", "grid"])

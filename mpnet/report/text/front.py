@@ -21,14 +21,18 @@ FRONT_ROWS = 32
 """Most rows of a front, beside those that were picked."""
 
 
-def front_chart(points: Sequence[tuple[float, float, str]], rows: int) -> list[str]:
-    """Return one line per point (quality, cost, name): bar of the quality over the range shown; evenly thinned to `rows`."""
+def front_chart(points: Sequence[tuple[float, str, str]], rows: int) -> list[str]:
+    """Return one line per point (quality, cost in words, name): bar of the quality over the range shown.
+
+    They are evenly thinned to `rows`.
+    """
     if not points:
         return []
     points = evenly(points, rows)
     low, high = min(p[0] for p in points), max(p[0] for p in points)
     quality_range = (high - low) or 1.0
-    return [f"{name}  {bar((quality - low) / quality_range)} {quality:8.2f}  {cost:.4g}" for quality, cost, name in points]
+    width = max(len(name) for _, _, name in points)
+    return [f"{name:<{width}}  {bar((q - low) / quality_range)} {q:8.2f}  {cost}" for q, cost, name in points]
 
 
 def bar(share: float) -> str:

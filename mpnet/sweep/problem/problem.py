@@ -28,12 +28,14 @@ class Batch:
     again: a later batch asks for these as well.
     screen: only the noise at the heads on a few of the images that select is wanted, see `screened_noise`; what is sent then is
             the screened configurations alone.
+    stage:  what it is one part of several of, in words; '' where it is all that the strategy asks for, as far as it knows.
     """
 
     configurations: Collection[Assignment]
     prune: bool = False
     again: bool = False
     screen: bool = False
+    stage: str = ""
 
 
 Walk = Generator[Batch, Results, None]

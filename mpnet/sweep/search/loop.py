@@ -165,7 +165,7 @@ class Sweep:
 
     def _evaluate(self, batch: Batch) -> Results:
         """Have all of a batch evaluated that the store lacks, as far as the budget goes, and return everything known."""
-        self._asked_again = batch.again
+        self._asked_again, self.state.stage = batch.again, batch.stage
         requested = list(dict.fromkeys(batch.configurations))
         affordable = self._select_affordable(requested, batch.prune)
         missing = set(self._look_up(affordable))

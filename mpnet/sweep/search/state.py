@@ -16,6 +16,7 @@ class SweepState:
 
     failed_trials: configurations without figures. trials: all trials so far, by configuration.
     total:    configurations that were asked for so far: all of them for strategies that know beforehand.
+    stage:    the part of the strategy that total ends with, '' where it is all of them.
     ruled_out: configurations that need no trial, since they cannot be on the front.
     computed: trials that this process computed; settled: these and what it ruled out. macs: executed for them, all images.
     start_time: time.monotonic() of the start; committed: of the last commit.
@@ -26,6 +27,7 @@ class SweepState:
     failed_trials: FailedTrials
     trials: PackedTrials = field(default_factory=PackedTrials)
     total: int = 0
+    stage: str = ""
     ruled_out: int = 0
     computed: int = 0
     settled: int = 0
@@ -52,7 +54,7 @@ class SweepState:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimate the seconds left at this rate; None as long as there is none."""
+        """Estimate the seconds left of the stage, without one of all trials, at this rate; None as long as there is none."""
         if not self.settled:
             return None
         return max(0.0, (self.total - self.finished_count) / self.per_second - (time.monotonic() - self.committed))

@@ -12,6 +12,8 @@ The contract of `Strategy.walk`, a generator made for one `Problem`:
 - It may ask twice for the same. It ends by returning; when a budget ends the sweep it is closed in the middle of a batch.
 - A batch with `screen` is sent what was screened of it alone: noise at the heads on a few images, and costs
   (`problem.screened_noise`); what failed is missing.
+- Where it measures in several batches, each says what it is a part of (`stage`), since a rest of time is that of a stage then;
+  one with `prune` is held against the whole space.
 - What it asks for beyond `problem.trials`, where that is not None, is cut off, and the sweep ends there.
 
 `tests/sweep/test_strategies.py` holds every declared strategy to this.

@@ -16,6 +16,7 @@ from mpnet.sweep.search.strategies import Strategy
 from mpnet.sweep.search.strategies.one_at_a_time import only_lowered
 
 MAX_VERIFIED = 256
+ALONE_STAGE, PREDICTED_STAGE = "each layer alone", "the predicted front"
 _MAX_PARTIAL = 20_000  # points of a partial front; beyond, evenly thinned along the cost
 
 
@@ -25,12 +26,13 @@ def additive(problem: Problem) -> Walk:
     Of this at most 256 configurations, or as many as the budget of trials leaves, from one end of the front to the other.
     """
     for options in range(len(problem.space.option_sets)):
-        results = yield Batch(only_lowered(problem, options))
+        results = yield Batch(only_lowered(problem, options), stage=ALONE_STAGE)
         room = MAX_VERIFIED
         if problem.trials is not None:
             room = min(room, (options + 1) * problem.trials // len(problem.space.option_sets) - len(results))
         if room > 0:
-            yield Batch([Assignment(key, options) for key in predicted_front(problem, options, results, room)])
+            predicted = predicted_front(problem, options, results, room)
+            yield Batch([Assignment(key, options) for key in predicted], stage=PREDICTED_STAGE)
 
 
 def predicted_front(problem: Problem, options: int, results: Results, limit: int = MAX_VERIFIED) -> list[str]:

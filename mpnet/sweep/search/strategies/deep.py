@@ -53,23 +53,23 @@ class _Search:
     def walk(self) -> Walk:
         """Walk everything that is measured."""
         ends = self._configurations([(0,) * len(self._search.lowest), self._search.lowest])
-        yield Batch([Assignment(self._problem.baseline), *ends])
+        yield Batch([Assignment(self._problem.baseline), *ends], stage="both ends")
         chain = list(dict.fromkeys((yield from self._screened(self._search.search_chain()))))
         spaced = evenly(chain, SPACED) if len(chain) > 1 else chain
         noisy = [a for a in spaced if self._search.noise_of(a) > NOISY and a != self._search.lowest]
         dense = [a for pair in pairwise([*noisy, *spaced[-1:]]) for a in self._search.interpolate(*pair, RATIO)]
         raised = [self._with_outputs_raised(a) for a in [*noisy, *dense]]
-        yield Batch(self._configurations([*spaced, *dense, *raised, *self._search.rank_alone()]))
+        yield Batch(self._configurations([*spaced, *dense, *raised, *self._search.rank_alone()]), stage="the chain, 1 of 3")
         exchanged: list[Depths] = []
         for depths in evenly(noisy, EXCHANGED):
             better = yield from self._screened(self._search.exchange(depths))
             exchanged += better[: 1 + RUNNERS_UP]
-        yield Batch(self._configurations(exchanged))
+        yield Batch(self._configurations(exchanged), stage="exchanges around it, 2 of 3")
         for _ in range(HALVINGS):
             known = yield Batch([])
             if not (halves := self._halves(known)):
                 break
-            yield Batch(halves)
+            yield Batch(halves, stage="gaps of the front, 3 of 3")
 
     def _with_outputs_raised(self, depths: Depths) -> Depths:
         """Raise the layers that feed outputs by a step: what they round is what is found, more than noise says."""

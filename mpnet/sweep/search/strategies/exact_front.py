@@ -11,7 +11,7 @@ from mpnet.sweep.problem.front import evenly
 from mpnet.sweep.problem.problem import Batch, Problem, Walk
 from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.search.strategies import Strategy
-from mpnet.sweep.search.strategies.additive import predicted_front
+from mpnet.sweep.search.strategies.additive import ALONE_STAGE, PREDICTED_STAGE, predicted_front
 from mpnet.sweep.search.strategies.one_at_a_time import only_lowered
 
 BATCH_SIZE = 1 << 16
@@ -29,9 +29,9 @@ def exact_front(problem: Problem) -> Walk:
     """
     check_bounds(problem)
     for options in range(len(problem.space.option_sets)):
-        results = yield Batch(only_lowered(problem, options))
+        results = yield Batch(only_lowered(problem, options), stage=ALONE_STAGE)
         predicted = [Assignment(key, options) for key in predicted_front(problem, options, results)]
-        yield Batch(evenly(predicted, FIRST_RIVALS))
+        yield Batch(evenly(predicted, FIRST_RIVALS), stage=PREDICTED_STAGE)
         yield Batch(predicted, prune=True, again=True)
     yield from around_front(problem)
     for options in range(len(problem.space.option_sets)):

@@ -39,9 +39,10 @@ def _walk(problem: Problem, options: int, down: bool) -> Walk:
     """
     start = problem.space.highest() if down else problem.space.lowest()
     current = Assignment(start, options)
-    results = yield Batch([current])
+    stage = f"a step {'down from all high' if down else 'up from all low'}"
+    results = yield Batch([current], stage=stage)
     while moves := _moves(problem, current.key, down):
-        results = yield Batch([Assignment(move.key, options) for move in moves])
+        results = yield Batch([Assignment(move.key, options) for move in moves], stage=stage)
         quality = problem.quality_in(results, current)
 
         def harm_per_mac(move: _Move, before: float = quality, results: Results = results) -> float:
@@ -56,7 +57,7 @@ def _walk(problem: Problem, options: int, down: bool) -> Walk:
         group = _one_of_each_variable(order)[: max(1, len(moves) // GROUP) if len(moves) > ALONE else 1]
         while len(group) > 1:
             together = Assignment(_moved(problem, current.key, group), options)
-            results = yield Batch([together])
+            results = yield Batch([together], stage=stage)
             alone = sum(quality - problem.quality_in(results, Assignment(move.key, options)) for move in group)
             harm = quality - problem.quality_in(results, together)
             if together in results and (not down or harm <= max(0.0, alone)):

@@ -51,7 +51,8 @@ def pareto(problem: Problem) -> Walk:
         new_configurations = [c for c in dict.fromkeys(batch) if c not in requested][: trial_limit - len(requested)]
         idle = 0 if new_configurations else idle + 1
         requested.update(new_configurations)
-        results = yield Batch(new_configurations)
+        stage = f"a population, {len(requested)} of at most {trial_limit} trials"
+        results = yield Batch(new_configurations, stage=stage)
         for trial, configuration in zip(suggestions, batch, strict=True):
             if configuration in results:
                 study.tell(trial, [problem.value(results[configuration], o.name) for o in problem.objectives])
