@@ -75,13 +75,13 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
     for name, overrides in CONFIGURATIONS.items():
         changes = [part for value in (f"name={name}", *overrides) for part in ("--set", value)]
         run = _document("run", experiment, *changes, *limit, "--no-baseline", *hush)
-        folders.append(_short(run["folder"]))
+        folders.append(run["folder"])
     _print_runs(_document("compare", *folders)["runs"])
     sweep = _document("sweep", experiment, *limit, *hush)
     print_choice(build(SweepResult, sweep), console())
-    folder = Path(_short(sweep["store"])).parent
+    folder = Path(sweep["store"]).parent
     page = str(out / "report.html")
-    _command("report", _short(sweep["store"]), "-o", page, *hush)
+    _command("report", sweep["store"], "-o", page, *hush)
     _say(f"Done in {time.monotonic() - start:.0f} s. The report is {page}; open it in a browser.")
     for line in decision(build(SweepResult, sweep)):
         console().print(line)
@@ -122,12 +122,6 @@ def _print_runs(runs: list[Mapping[str, Any]]) -> None:
 def _interval_text(change: Mapping[str, float]) -> str:
     difference, low, high = (number_text(change[key], signed=True) for key in ("difference", "low", "high"))
     return f"{difference} ({low} to {high})"
-
-
-def _short(path: str) -> str:
-    """Return a path without the detours that an experiment's relative paths leave in it."""
-    whole, here = Path(path).resolve(), Path.cwd()
-    return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
 
 
 def _say(text: str) -> None:

@@ -12,6 +12,7 @@ from mpnet.config.experiment import OptionRange
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.values import typed
 from mpnet.formats.documents.yaml_tree import Mapping, Node, Scalar, Sequence
+from mpnet.formats.files.paths import without_detours
 from mpnet.messages import shown
 from mpnet.model.keys import Key, Metadata, keys_of, names_of, paths_of
 from mpnet.model.quantization import QuantizationOptions
@@ -99,7 +100,7 @@ def _single(node: Node, name: str, key: Key, base: Path) -> str | int | float | 
     if key.kind == "path":
         if "\0" in node.text or not node.text.strip():
             raise ConfigError(f"{written}; it must be a path")
-        return base / Path(node.text)
+        return without_detours(base / node.text)
     if key.kind == "text" and key.choices and node.text not in key.choices:
         raise ConfigError(f"{written}{nearest(node.text, key.choices)}")
     try:
