@@ -26,9 +26,10 @@ from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.environment import versions
 from mpnet.kernels.isa import active_level, kernels, usable_levels
+from mpnet.model.layers import ConvolutionSpec
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import parse_key, split_key
-from mpnet.model.precision import BY_CODE, PRECISIONS, precision
+from mpnet.model.precision import BY_CODE, FP16_HALF, FP32_WINOGRAD, PRECISIONS, Precision, precision
 from mpnet.progress import Advance, Progress, silent, unseen
 from mpnet.speed.clock import Work, in_turn, once, together
 from mpnet.speed.peak import Peak, measure_peak
@@ -36,16 +37,30 @@ from mpnet.speed.steps import StepTime, open_network, random_image, step_calls, 
 
 MIXED = "mixed"
 """Beside the precisions: int8, but those that feed the heads fp16, as `init` and the demo begin with."""
+BELIEVED = 1.005
+"""Share of the peak up to which it is believed: what rounds to 100 %."""
+WINOGRAD_SHARE, HALF_SHARE = 4.0, 2.0
+"""Largest shares of Winograd's convolutions, which do a quarter of the products, and of sums in halves, of twice the lanes."""
 _NEW_CONFIGURATIONS, _PLAIN_PASSES = 5, 3
 
 
 @dataclass(frozen=True)
 class BenchStep:
-    """One step of a pass. macs: of a convolution, else 0. share: of the machine's peak, 0 to 1; None without products."""
+    """One step of a pass.
+
+    macs: of a convolution, else 0. share: of the machine's peak, 0 to 1; None without products.
+    largest_share: that its kernel can have: above 1 where it may do fewer products than are counted, or has more lanes.
+    """
 
     time: StepTime
     macs: int
     share: float | None
+    largest_share: float = 1.0
+
+    @property
+    def is_impossible(self) -> bool:
+        """Return whether it is faster than the machine: the peak, or its own time, was measured wrongly."""
+        return self.share is not None and self.share > BELIEVED * self.largest_share
 
     def as_json(self) -> dict[str, Any]:
         """Return the value as the document of `mpnet bench --json` has it."""
@@ -99,6 +114,12 @@ class BenchCase:
             "first_result_ratio": self.first_result,
             "steps": [step.as_json() for step in self.steps],
         }
+
+    @property
+    def is_impossible(self) -> bool:
+        """Return whether the pass or one of its steps is faster than the machine."""
+        largest_share = max((step.largest_share for step in self.steps), default=1.0)
+        return self.share > BELIEVED * largest_share or any(step.is_impossible for step in self.steps)
 
     @property
     def conversions_ms(self) -> float:
@@ -214,8 +235,16 @@ def _step(prepared: Prepared, timed: StepTime, peak: Peak, threads: int) -> Benc
     operation = timed.step.operation
     if not isinstance(operation, Convolve):
         return BenchStep(timed, 0, None)
-    macs = prepared.network.layers[timed.step.layer].macs
-    return BenchStep(timed, macs, gops(macs, timed.min_ms) / (2 * peak.of(operation.precision) * threads))
+    layer = operation.layer_of(prepared.network)
+    share = gops(layer.macs, timed.min_ms) / (2 * peak.of(operation.precision) * threads)
+    return BenchStep(timed, layer.macs, share, _largest_share(operation.precision, layer))
+
+
+def _largest_share(precision: Precision, layer: ConvolutionSpec) -> float:
+    """Return the share of the peak that a convolution can have: 3x3 int8 is Winograd's where that gives the same integers."""
+    if (precision is FP32_WINOGRAD or precision.multiplies_bytes) and (layer.size, layer.stride, layer.groups) == (3, 1, 1):
+        return WINOGRAD_SHARE
+    return HALF_SHARE if precision is FP16_HALF else 1.0
 
 
 DEFAULT_PRECISIONS = ("fp32", "fp32_winograd", "fp16", "int8", "mixed")

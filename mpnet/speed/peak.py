@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.machine import int8_rate, multiply_adds
 from mpnet.kernels.native import NativeKernels
 from mpnet.model.precision import Precision
@@ -20,10 +21,12 @@ class Peak:
     """Multiply-adds per second of one thread of one ISA level, in thousands of millions.
 
     fp32: measured. int8: derived from it, by what the level's best int8 instruction does in the time of an fp32 one.
+    doubt: why the measurement should not be believed, '' where nothing speaks against it.
     """
 
     fp32: float
     int8: float
+    doubt: str = ""
 
     def of(self, precision: Precision) -> float:
         """Return the peak for products of a precision: fp16 counts as fp32, narrow codes as int8, int16 as two of these."""
@@ -40,4 +43,4 @@ def measure_peak(kernels: NativeKernels) -> Peak:
         rounds *= 2
     [times] = in_turn(partial(run, rounds), repeats=_REPEATS, warm_up=0)
     fp32 = 1e-6 * run(rounds) / times.min_ms
-    return Peak(fp32, fp32 * int8_rate(kernels.table))
+    return Peak(fp32, fp32 * int8_rate(kernels.table), times.doubt(1, cpu_count()))

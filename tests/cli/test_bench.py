@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from mpnet.demo.project import write_project
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.kernels.isa import usable_levels
-from mpnet.speed.bench import bench_key, key_of
+from mpnet.report.text.bench import print_bench
+from mpnet.speed.bench import bench_key, bench_network, key_of
+from mpnet.speed.peak import Peak
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import write_experiment
 
@@ -57,6 +62,29 @@ def test_the_table_names_layers_and_precisions(mpnet: Mpnet, cfg: Path) -> None:
     assert result.stderr == ""
     for layer in read_cfg(cfg).convolutions:
         assert layer.name in result.stdout
+
+
+@pytest.mark.parametrize("doubt", ["", "other programs kept 1.6 of 2 cores busy"])
+def test_what_passes_the_peak_is_not_to_be_believed(cfg: Path, doubt: str) -> None:
+    measured = bench_network(cfg, precisions=("fp32", "fp32_winograd"), repeats=3)
+    [(level, _)] = measured.peaks.items()
+
+    def printed(share: float) -> str:
+        cases = [
+            replace(case, share=share, steps=tuple(replace(s, share=None if s.share is None else share) for s in case.steps))
+            for case in measured.cases
+        ]
+        output = io.StringIO()
+        print_bench(
+            replace(measured, peaks={level: Peak(1.0, 2.0, doubt)}, cases=tuple(cases)), Console(file=output, width=100)
+        )
+        return output.getvalue()
+
+    beyond, within = printed(8.44), printed(1.004)
+    assert "844%?" in beyond
+    assert "844% " not in beyond
+    assert f"do not believe these shares: {doubt or 'the machine was slower'}" in " ".join(beyond.split())
+    assert "?" not in within
 
 
 @pytest.mark.parametrize(

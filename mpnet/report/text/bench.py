@@ -10,7 +10,7 @@ from rich.console import Console
 from mpnet.messages import count_text
 from mpnet.model.plan_key import short_key
 from mpnet.report.text.terminal import print_table
-from mpnet.speed.bench import Bench, BenchCase, BenchStep, gops
+from mpnet.speed.bench import BELIEVED, Bench, BenchCase, BenchStep, gops
 
 
 def print_bench(bench: Bench, console: Console) -> None:
@@ -20,13 +20,20 @@ def print_bench(bench: Bench, console: Console) -> None:
     for isa, threads in dict.fromkeys((case.isa, case.threads) for case in bench.cases):
         cases = [case for case in bench.cases if (case.isa, case.threads) == (isa, threads)]
         machine = f"{isa}, {threads} thread{'s' if threads > 1 else ''}"
-        _print_passes(cases, machine, console)
+        is_impossible = any(case.is_impossible for case in cases)
+        _print_passes(cases, machine, is_impossible, console)
         headings = ("layer", "MACs", *(short_key(case.precision) for case in cases))
-        print_table(console, headings, _layer_rows(bench, cases), f"{machine}: ms (share of peak) per layer")
+        print_table(console, headings, _layer_rows(bench, cases, is_impossible), f"{machine}: ms (share of peak) per layer")
+        if is_impossible:
+            reason = bench.peaks[isa].doubt or "the machine was slower while the peak was measured than during the passes"
+            console.print(
+                f"?: more than the peak of {isa}, and some of it more than any kernel can, so do not believe these shares: "
+                f"{reason}. The same command measures both again; stop other programs first."
+            )
     console.print("conversions and engine: share of a pass; first result: of a configuration that never ran, over a pass of it")
 
 
-def _print_passes(cases: Sequence[BenchCase], machine: str, console: Console) -> None:
+def _print_passes(cases: Sequence[BenchCase], machine: str, is_impossible: bool, console: Console) -> None:
     headings = ("precision", "min ms", "median ms", "GOP/s", "of peak", "conversions", "engine", "first result")
     rows = [
         [
@@ -34,7 +41,7 @@ def _print_passes(cases: Sequence[BenchCase], machine: str, console: Console) ->
             f"{case.min_ms:.2f}",
             f"{case.median_ms:.2f}",
             f"{gops(case.macs, case.min_ms):.1f}",
-            f"{case.share:.0%}",
+            _share_text(case.share, is_impossible),
             f"{case.conversions_ms / case.median_ms:.1%}",
             f"{case.overhead_ms / case.median_ms:.1%}",
             f"{case.first_result:.2f}x",
@@ -44,18 +51,27 @@ def _print_passes(cases: Sequence[BenchCase], machine: str, console: Console) ->
     print_table(console, headings, rows, machine)
 
 
-def _layer_rows(bench: Bench, cases: Sequence[BenchCase]) -> Iterator[list[str]]:
+def _layer_rows(bench: Bench, cases: Sequence[BenchCase], is_impossible: bool) -> Iterator[list[str]]:
     """Yield a row per layer that takes time, with its conversions; a cell per precision."""
     for layer in bench.network.layers:
         steps_of_cases = [[step for step in case.steps if step.time.step.layer == layer.index] for case in cases]
         if any(steps_of_cases):
             macs = max((step.macs for steps in steps_of_cases for step in steps), default=0)
-            yield [f"{layer.index} {layer.name}", count_text(macs) if macs else "", *map(_time_text, steps_of_cases)]
+            yield [
+                f"{layer.index} {layer.name}",
+                count_text(macs) if macs else "",
+                *(_time_text(steps, is_impossible) for steps in steps_of_cases),
+            ]
 
 
-def _time_text(steps: Sequence[BenchStep]) -> str:
+def _time_text(steps: Sequence[BenchStep], is_impossible: bool) -> str:
     if not steps:
         return ""
     min_ms = sum(step.time.min_ms for step in steps)
-    shares = [step.share for step in steps if step.share is not None]
-    return f"{min_ms:.3f} ({shares[0]:.0%})" if shares else f"{min_ms:.3f}"
+    shares = [_share_text(step.share, is_impossible) for step in steps if step.share is not None]
+    return f"{min_ms:.3f} ({shares[0]})" if shares else f"{min_ms:.3f}"
+
+
+def _share_text(share: float, is_impossible: bool) -> str:
+    """Write a share of the peak, with a mark above 100 % where some share of the table is impossible."""
+    return f"{share:.0%}{'?' if is_impossible and share > BELIEVED else ''}"
