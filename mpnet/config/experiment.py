@@ -77,6 +77,7 @@ class DataSection:
     folder that its paths count from.
     limit: use the first so many images in order of their names (imagefolder: of every class in turn; list: of its
            lines); None: all.
+    unlabelled_limit: the same of the images without labels, of a video of the frames that are taken; None: as limit.
     unlabelled: images that nobody has labelled: a folder, a text file with one path a line, or a video. Agreement and what
            follows from it are measured on them as well; accuracy is not. With them alone there is no format ('').
     condition: what the images are put through before they are evaluated, such as `fog` or `fog:4` (detection.conditions);
@@ -92,6 +93,7 @@ class DataSection:
     limit: int | None = field(default=None, metadata=integer(1, MAX_IMAGES))
     calibration: CalibrationSection = field(default=CalibrationSection(), metadata=section(CalibrationSection))
     unlabelled: Path | None = field(default=None, metadata=path())
+    unlabelled_limit: int | None = field(default=None, metadata=integer(1, MAX_IMAGES))
     condition: str | None = field(default=None, metadata=text())
     orientation: str | None = field(default=None, metadata=word(ORIENTATIONS))
 

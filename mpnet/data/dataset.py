@@ -165,20 +165,25 @@ class Dataset:
         labelled: F = findings.of_images(np.arange(self.labelled_count)) if self.unlabelled else findings
         return labelled
 
-    def with_unlabelled(self, images: Sequence[ImageRecord]) -> Dataset:
-        """Return the data set with unlabelled images behind all others.
+    def with_unlabelled(self, images: Sequence[ImageRecord], limit: int | None = None) -> Dataset:
+        """Return the data set with the first unlabelled images behind all others. limit: how many, None: all.
 
         Those that are among the others already are left out, and the notes say so.
         """
         digests = {image.sha256 for image in self.images}
         added: list[ImageRecord] = []
+        repeated_count = 0
         for image in images:
-            if image.sha256 not in digests:
+            if len(added) == limit:
+                break
+            if image.sha256 in digests:
+                repeated_count += 1
+            else:
                 digests.add(image.sha256)
                 added.append(image)
         notes = []
-        if len(added) < len(images):
-            notes.append(f"{len(images) - len(added)} of {len(images)} unlabelled images are there already and count once")
+        if repeated_count:
+            notes.append(f"{repeated_count} of {len(images)} unlabelled images are there already and count once")
         first = 1 + max((image.id for image in self.images), default=0)
         numbered = tuple(replace(image, id=first + number) for number, image in enumerate(added))
         return replace(

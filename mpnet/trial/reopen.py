@@ -13,7 +13,7 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.config.experiment import Experiment
+from mpnet.config.experiment import MAX_IMAGES, Experiment
 from mpnet.data.dataset import Dataset, ImageRecord
 from mpnet.detection.conditions import condition
 from mpnet.detection.images import image
@@ -42,6 +42,7 @@ def open_dataset(provenance: Provenance) -> Dataset:
             names=names,
             limit=_labelled(protocol) or None,
             unlabelled=sources.get("unlabelled"),
+            unlabelled_limit=_unlabelled(protocol) or MAX_IMAGES,
             orientation=_orientation(protocol),
         )
     except OSError as error:
@@ -65,7 +66,12 @@ def _orientation(protocol: Mapping[str, Any]) -> str:
 
 def _labelled(protocol: Mapping[str, Any]) -> int:
     """Count the labelled images that a result was measured on."""
-    return int(protocol.get("images") or 0) - int(protocol.get("unlabelled") or 0)
+    return int(protocol.get("images") or 0) - _unlabelled(protocol)
+
+
+def _unlabelled(protocol: Mapping[str, Any]) -> int:
+    """Count the images without labels that a result was measured on."""
+    return int(protocol.get("unlabelled") or 0)
 
 
 def experiment_of(
@@ -87,6 +93,7 @@ def experiment_of(
         "data": {
             **({"format": protocol["dataset"], "limit": _labelled(protocol)} if protocol["dataset"] else {}),
             **data,
+            **({"unlabelled_limit": _unlabelled(protocol)} if _unlabelled(protocol) else {}),
             "orientation": _orientation(protocol),
             **({"condition": protocol["condition"]} if protocol.get("condition") else {}),
             **({"calibration": as_json(provenance.calibration)} if provenance.calibration else {}),
@@ -112,7 +119,8 @@ def reopen(provenance: Provenance, output: Path | None = None, unlabelled: Path 
     unlabelled: images without labels, in place of those that it was measured with.
     Raises: MpnetError, one line, when a file is gone or has changed.
     """
-    overrides = () if unlabelled is None else (f"data.unlabelled={json.dumps(str(unlabelled.absolute()))}",)
+    new_images = () if unlabelled is None else (f"data.unlabelled={json.dumps(str(unlabelled.absolute()))}",)
+    overrides = (*new_images, f"data.unlabelled_limit={MAX_IMAGES}") if new_images else ()
     bench = open_workbench(experiment_of(provenance, output=output, overrides=overrides))
     digests = provenance.digests
     if unlabelled is None:

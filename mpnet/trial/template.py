@@ -165,9 +165,12 @@ def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engin
     if few:
         holdout = f"# Fewer than {MANY_IMAGES} images: {100 * HOLDOUT:.0f} % of them only report and do not choose."
     drop = f"{task.agreement}_drop" if not images else "ap_drop" if task.quality == "AP" else f"{task.quality}_drop"
-    limit = "# unlabelled: agreement needs no labels; AP needs `images` with labels."
-    if images:
-        limit = f"# limit: {min(100, images)} uses the first {min(100, images)} of the {images} images, for a quick try."
+    limit = (
+        "# unlabelled: agreement needs no labels; AP needs `images` with labels."
+    )
+    count = images or len(dataset.images)
+    quick = f"# limit: {min(100, count)} uses the first {min(100, count)} of the {count} images, for a quick try."
+    limit = quick if images else f"{limit}\n{quick}"
     fit = (
         "# resize: crop takes the middle; stretch and letterbox are the others.\ndetection: {resize: crop}\n"
         if task is CLASSIFICATION

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Collection
 
 from mpnet.errors import DataError
 from mpnet.formats.images.frames import VIDEO_SUFFIXES, probe_video
@@ -18,10 +18,13 @@ LIST_SUFFIXES = (".txt", ".list")
 MAX_LIST_BYTES = 64 << 20
 
 
-def read_unlabelled(path: Path | str, is_turned: bool = False) -> list[ImageRecord]:
+def read_unlabelled(
+    path: Path | str, is_turned: bool = False, limit: int | None = None, present: Collection[str] = ()
+) -> list[ImageRecord]:
     """Read the images that `data.unlabelled` names: of a folder by name, of a list or a video in their order.
 
-    Paths in a list count from its folder. is_turned: whether EXIF turns them.
+    Paths in a list count from its folder. is_turned: whether EXIF turns them. limit: no more are read once there are so many
+    different ones beside those with the digests `present`; of a video all are.
     Raises: DataError when there is no image, or one that cannot be used.
     """
     source = Path(path)
@@ -30,7 +33,13 @@ def read_unlabelled(path: Path | str, is_turned: bool = False) -> list[ImageReco
     files = _listed(source) if source.suffix.lower() in LIST_SUFFIXES else _folder(source)
     if not files:
         raise DataError(f"{named(source)}: holds no images ({' '.join(SUFFIXES)}); check data.unlabelled")
-    return probe_all(files, is_turned)
+    records: list[ImageRecord] = []
+    step = len(files) if limit is None else limit
+    for start in range(0, len(files), step):
+        records += probe_all(files[start : start + step], is_turned)
+        if limit is not None and len({record.sha256 for record in records}.difference(present)) >= limit:
+            break
+    return records
 
 
 def _folder(folder: Path) -> list[Path]:

@@ -27,9 +27,10 @@ def load_dataset(
     names: Sequence[str] | None = None,
     limit: int | None = None,
     unlabelled: Path | str | None = None,
+    unlabelled_limit: int | None = None,
     orientation: str | None = None,
 ) -> Dataset:
-    """Load the data set of `data: {format, images, labels | annotations, limit, unlabelled, orientation}`.
+    """Load the data set of `data: {format, images, labels | annotations, limit, unlabelled, unlabelled_limit, orientation}`.
 
     format: '' for no labelled images at all. names: the network's class names in index order (required for all formats but
     coco, and those whose file names them).
@@ -42,7 +43,9 @@ def load_dataset(
     else:
         dataset = Dataset.of((), [Category(index + 1, name) for index, name in enumerate(names or ())], ())
     if unlabelled is not None:
-        dataset = dataset.with_unlabelled(read_unlabelled(unlabelled, are_turned))
+        count = limit if unlabelled_limit is None else unlabelled_limit
+        present = {image.sha256 for image in dataset.images}
+        dataset = dataset.with_unlabelled(read_unlabelled(unlabelled, are_turned, count, present), count)
     note = describe_orientations(dataset.images, are_turned)
     return replace(dataset, notes=(*dataset.notes, note)) if note else dataset
 
@@ -94,6 +97,7 @@ def dataset_of(section: DataSection, names: Sequence[str] | None) -> Dataset:
         names=names,
         limit=section.limit,
         unlabelled=section.unlabelled,
+        unlabelled_limit=section.unlabelled_limit,
         orientation=section.orientation,
     )
 
