@@ -13,7 +13,7 @@ from mpnet.cli.options import FILE, declare, set_option
 from mpnet.cli.output import console, note, print_json
 from mpnet.deploy import ExportReport, export_source
 from mpnet.errors import ConfigError
-from mpnet.export import describe, targets
+from mpnet.export import columns, describe, targets
 from mpnet.messages import bytes_text
 from mpnet.model.plan_key import short_key
 from mpnet.report.text.layers import print_placements
@@ -45,7 +45,8 @@ def _target_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--to",
     "target_name",
-    type=click.Choice([*targets(), *TABLES]),
+    type=click.Choice([*dict.fromkeys([*targets(), *columns(targets()), *TABLES])]),
+    metavar="TARGET[/FLAVOUR]",
     help=f"What to write.  [default: what the suffix of -o says] {describe(targets())}; parquet, csv: all trials of a STORE.",
 )
 @click.option(

@@ -11,8 +11,8 @@ from mpnet.backends import backends
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json
 from mpnet.errors import ConfigError
-from mpnet.export import targets
-from mpnet.export.table import columns, support_table
+from mpnet.export import columns, targets
+from mpnet.export.table import support_table
 from mpnet.packages import version_of
 from mpnet.report.text.targets import print_operations, print_targets
 
@@ -66,6 +66,7 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
             f"engine {name}: {engine['what']}; runs {engine['target']}"
             f"{'/' + engine['flavour'] if engine['flavour'] else ''}; {there or 'nothing to install'}"
         )
+    out.print("A target's name is what mpnet export --to takes; an engine's is for mpnet run --engine.")
     out.print("mpnet targets NAME shows which operations a target can express at which precision, and why not.")
 
 

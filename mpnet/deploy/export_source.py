@@ -14,7 +14,7 @@ from mpnet.backends import Model, backend, flavour_here, runner_of
 from mpnet.backends.deployment import slower_note
 from mpnet.backends.placement import LayerPlacement, as_plain, placements, warnings_of
 from mpnet.errors import ConfigError, MpnetError
-from mpnet.export import Exported, Target, export, target, target_for
+from mpnet.export import Exported, Target, export, split_flavour, target, target_for
 from mpnet.formats.files.atomic import write_files
 from mpnet.packages import require
 from mpnet.resolve.source import NO_FILES, Files, configuration_named
@@ -121,13 +121,15 @@ def export_source(
 
     source:    EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg. files, overrides: as `configuration_named` takes them.
     out:       the main file, further ones stand beside it; None writes nothing, which only targets without weights can.
-    to:        the target; '': what the suffix of `out` says. flavour: '': the first one that is installed here.
+    to:        the target, also as TARGET/FLAVOUR; '': what the suffix of `out` says.
+    flavour:   '': the first one that is installed here.
     options:   of the target.
     find_operating_point: gives the score threshold to write into the file and what is known of it; None: the file has none.
     is_timed:  whether to measure how long the engine takes.
     on_note:   is called with what is to be known of the source, before anything is written.
     Raises: ConfigError, StoreError, FormatError, DataError, PrecisionError; each message is one line with place and remedy.
     """
+    to, flavour = split_flavour(to, flavour)
     name = target_for(to, out)
     chosen_target = target(name)
     if out is None and chosen_target.reads_weights:

@@ -146,6 +146,26 @@ def targets() -> dict[str, Target]:
     return declared(__name__, __path__, "TARGET", Target)
 
 
+def columns(known_targets: Mapping[str, Target]) -> dict[str, tuple[Target, str]]:
+    """Return (target, flavour) by the name of its column: `onnx`, or `tflite/armnn` where there are several."""
+    by_name = {}
+    for name, target in known_targets.items():
+        for flavour in target.flavours or ("",):
+            by_name[f"{name}/{flavour}" if len(target.flavours) > 1 else name] = (target, flavour)
+    return by_name
+
+
+def split_flavour(name: str, flavour: str) -> tuple[str, str]:
+    """Return target and flavour of a name such as `onnx/openvino`, as `columns` makes them; other names stay.
+
+    Raises: ConfigError where the name has another flavour than the one that is asked for beside it.
+    """
+    target_name, slash, own_flavour = name.partition("/")
+    if slash and flavour not in ("", own_flavour):
+        raise ConfigError(f"--to {name}: is another flavour than --flavour {flavour}; leave one of the two out")
+    return target_name, own_flavour or flavour
+
+
 def target(name: str) -> Target:
     """Return the target of a name. Raises: ConfigError listing the known ones."""
     known_targets = targets()

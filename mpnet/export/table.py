@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Iterator, Mapping, Sequence
 
 from mpnet.engine.options import LayerQuantization, layer_quantization
-from mpnet.export import Target
+from mpnet.export import Target, columns
 from mpnet.model.layers import (
     ACTIVATIONS,
     LAYER_KINDS,
@@ -48,15 +48,6 @@ class Row:
     operation: str
     precision: str
     reasons: Mapping[str, str]
-
-
-def columns(known_targets: Mapping[str, Target]) -> dict[str, tuple[Target, str]]:
-    """Return (target, flavour) by the name of its column: `onnx`, or `tflite/armnn` where there are several."""
-    by_name = {}
-    for name, target in known_targets.items():
-        for flavour in target.flavours or ("",):
-            by_name[f"{name}/{flavour}" if len(target.flavours) > 1 else name] = (target, flavour)
-    return by_name
 
 
 def support_table(known_targets: Mapping[str, Target]) -> list[Row]:

@@ -165,9 +165,7 @@ def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engin
     if few:
         holdout = f"# Fewer than {MANY_IMAGES} images: {100 * HOLDOUT:.0f} % of them only report and do not choose."
     drop = f"{task.agreement}_drop" if not images else "ap_drop" if task.quality == "AP" else f"{task.quality}_drop"
-    limit = (
-        "# unlabelled: agreement needs no labels; AP needs `images` with labels."
-    )
+    limit = "# unlabelled: agreement needs no labels; AP needs `images` with labels."
     count = images or len(dataset.images)
     quick = f"# limit: {min(100, count)} uses the first {min(100, count)} of the {count} images, for a quick try."
     limit = quick if images else f"{limit}\n{quick}"

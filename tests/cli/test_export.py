@@ -100,6 +100,21 @@ def test_what_cannot_be_exported_is_one_line(mpnet: Mpnet, experiment: Path, arg
     assert message in process.stderr
 
 
+def test_every_name_of_targets_is_one_that_export_takes(mpnet: Mpnet, experiment: Path) -> None:
+    lines = mpnet("targets").stdout.splitlines()[3:]
+    names = [line.split()[0] for line in lines[: lines.index("")]]
+    assert {"onnx/openvino", "tflite/armnn", "cfg"} <= {*names}
+    for name in names:
+        # Only text is written without a file; the others ask for one.
+        process = mpnet("export", experiment, "--to", name)
+        assert process.returncode == 0 or f"--to {name.split('/')[0]}: writes" in process.stderr
+    by_one_name = document_of(mpnet("export", "net.cfg", "--to", "onnx/openvino", "-o", "net.onnx", "--no-time", "--json"))
+    assert (by_one_name["target"], by_one_name["flavour"]) == ("onnx", "openvino")
+    contradiction = mpnet("export", "net.cfg", "--to", "onnx/openvino", "--flavour", "onnxruntime", "-o", "net.onnx")
+    assert (contradiction.returncode, contradiction.stderr.count("\n")) == (2, 1)
+    assert "leave one of the two out" in contradiction.stderr
+
+
 @pytest.mark.slow
 def test_targets_says_what_each_can_hold(mpnet: Mpnet) -> None:
     document = document_of(mpnet("targets", "--json"))

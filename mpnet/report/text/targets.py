@@ -7,8 +7,8 @@ from typing import Mapping, Sequence
 
 from rich.console import Console
 
-from mpnet.export import Target
-from mpnet.export.table import Row, columns
+from mpnet.export import Target, columns
+from mpnet.export.table import Row
 from mpnet.model.precision import USUAL_NAMES
 from mpnet.report.text.terminal import print_table
 
