@@ -23,20 +23,24 @@ tools:
 	@command -v $(firstword $(CC)) >/dev/null 2>&1 || { echo "mpnet: the C compiler '$(firstword $(CC))' is missing; install gcc or clang, or set CC=..." >&2; exit 2; }
 
 $(BIN)/.base: pyproject.toml | tools
+	@echo "mpnet: making a virtual environment in $(VENV), with what builds mpnet"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check "setuptools>=77" wheel "cffi>=1.15"
 	@touch $@
 
 $(BIN)/.built: $(BIN)/.base $(SOURCES) setup.py
+	@echo "mpnet: compiling the C core for every instruction set, and fetching NumPy, OpenCV and others: once, a minute or two on two cores"
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e .
 	@touch $@
 
 # mpnet itself is there; this adds what its extras name.
 $(BIN)/.installed: $(BIN)/.built
+	@echo "mpnet: installing what its extras ($(EXTRAS)) name"
 	$(BIN)/python -m pip install -q --disable-pip-version-check "mpnet[$(EXTRAS)]"
 	@touch $@
 
 demo: $(BIN)/.built
+	@echo "mpnet: is built; the demo draws scenes, runs the packaged network on them and prints each command before it runs"
 	$(BIN)/mpnet demo
 
 test: $(BIN)/.installed

@@ -43,7 +43,7 @@ COMMANDS: dict[str, str] = {
     "info": "This machine: CPU features, kernels, compiler, versions.",
     "download": "Fetch official weights.",
     "completion": "What a shell needs to complete commands and file names.",
-    "demo": "The main job on a packaged network, in under a minute.",
+    "demo": "The main job on a packaged network.",
 }
 
 
