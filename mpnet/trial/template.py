@@ -156,8 +156,7 @@ def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engin
     start = "precision: {default: int8}"
     if "heads" in layer_groups(network):  # Measured: docs/results/quantization.md.
         start = (
-            "# The heads in fp16 gained 1.7 and 1.9 points of agreement on two detectors, on a third 0.8, perhaps chance.\n"
-            "# What else matters depends on the network: a sweep says which layers.\n"
+            "# Where to begin: what heads round is what is found, and they are small. A sweep says which layers matter here.\n"
             "precision: {default: int8, layers: {heads: fp16}}"
         )
     few = len(dataset.images) < MANY_IMAGES

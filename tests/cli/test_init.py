@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import cv2
@@ -174,3 +175,12 @@ def test_a_network_that_says_letterbox_is_fitted_so_everywhere(mpnet: Mpnet, use
     by_name = mpnet("detect", *MODEL, image, "--json", "--resize", "letterbox", cwd=user_folder)
     assert document_of(by_default)["protocol"]["resize"] == "letterbox"
     assert document_of(by_default)["protocol"] == document_of(by_name)["protocol"]
+
+
+def test_comments_hold_no_figures_of_other_networks(mpnet: Mpnet, user_folder: Path) -> None:
+    """Decimals in comments are examples of values; what was measured on other networks stands in the documents."""
+    assert mpnet("init", *MODEL, "--names", "net.names", "--images", "images", "-o", "made.yaml").returncode == 0
+    comments = "\n".join(re.findall(r"#.*", (user_folder / "made.yaml").read_text()))
+    assert comments.count("\n") > 8
+    assert set(re.findall(r"\d+\.\d+|\d+ %", comments)) <= {"0.4", "40 %"}
+    assert not re.search(r"gain|detectors|on average", comments)
