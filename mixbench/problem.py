@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """One problem: a network, images that choose and others that judge, and the measures of assignments.
 
-They are of every assignment, or of those that may be on the exact front.
+They are of every assignment, of those that may be on the exact front, or, of a network too deep to list, of a sample.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ class Problem:
     layers:   the layers with weights, in a key's order. macs: of each, for one image.
     choices:  codes of each layer, highest precision first; a key has one of them for each layer.
     columns:  (n,) float64 by name, in the order of `keys`. Of a front, all but the costs are NaN where images ruled an
-              assignment out before all of them had seen it.
+              assignment out before all of them had seen it; of a sample, where nobody has measured it yet.
     metadata: what was measured on what, and for methods that need them the layers' Hessian traces and weight errors; of a
-              front, how many were measured and ruled out.
+              front, how many were measured and ruled out; of a front and a sample the bit operations of each layer by code.
     digest:   SHA-256 of the table's file.
     budget:   passes that may be spent; math.inf: any number.
     measure:  runs what the columns lack, None: asking for that raises ConfigError.
+    rows:     of a sample the row of each assignment that has one, which grows with what is asked for; None: all have one.
     asked:    keys in the order of asking, each once. spent: (keys asked before, passes, what for) of other passes.
     """
 
@@ -62,11 +63,12 @@ class Problem:
     layers: tuple[str, ...]
     macs: tuple[int, ...]
     choices: tuple[str, ...]
-    columns: Mapping[str, NDArray[np.float64]]
+    columns: dict[str, NDArray[np.float64]]
     metadata: Mapping[str, Any]
     digest: str
     budget: float = math.inf
     measure: Measure | None = None
+    rows: dict[str, int] | None = None
     asked: dict[str, None] = field(default_factory=dict)
     spent: list[tuple[int, int, str]] = field(default_factory=list)
 
@@ -85,9 +87,19 @@ class Problem:
         return "front" in self.metadata
 
     @property
+    def is_sample(self) -> bool:
+        """Whether there are too many assignments to list, so that only some of them have rows."""
+        return self.rows is not None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every assignment has figures."""
+        return not (self.is_front or self.is_sample)
+
+    @property
     def keys(self) -> list[str]:
-        """All assignments, in the table's order."""
-        return ["".join(codes) for codes in product(*self.choices)]
+        """All assignments that have rows, in the table's order."""
+        return list(self.rows) if self.rows is not None else ["".join(codes) for codes in product(*self.choices)]
 
     @property
     def highest(self) -> str:
@@ -100,15 +112,30 @@ class Problem:
         return "".join(codes[-1] for codes in self.choices)
 
     def number(self, key: str) -> int:
-        """Return the row of a key. Raises: ConfigError for a key of another space."""
+        """Return the row of a key; in a sample it is added if missing. Raises: ConfigError for a key of another space."""
         if not isinstance(key, str) or len(key) != len(self.choices):
             raise ConfigError(f"{self.name}: {str(key)[:40]!r} is no assignment of {len(self.choices)} layers")
+        if self.rows is not None and key in self.rows:
+            return self.rows[key]
         try:
-            return sum(codes.index(code) * stride for code, codes, stride in zip(key, self.choices, self._strides, strict=True))
+            row = sum(codes.index(code) * stride for code, codes, stride in zip(key, self.choices, self._strides, strict=True))
         except ValueError:
             raise ConfigError(
                 f"{self.name}: {key!r} has a code that its layers may not have: {', '.join(self.choices)}"
             ) from None
+        return row if self.rows is None else self._add_row(key, self.rows)
+
+    def _value(self, name: str, key: str) -> float:
+        row = self.number(key)  # which may add a row to all columns
+        return float(self.columns[name][row])
+
+    def _add_row(self, key: str, rows: dict[str, int]) -> int:
+        """Give an assignment of a sample a row, of which only the cost is known."""
+        cost = key_cost(key, self.metadata["layer_costs"])
+        for name, column in self.columns.items():
+            self.columns[name] = np.append(column, cost if name == COST else np.nan)
+        rows[key] = len(rows)
+        return rows[key]
 
     @property
     def passes(self) -> int:
@@ -129,12 +156,13 @@ class Problem:
 
     def complete(self, keys: Sequence[str]) -> None:
         """Run those that have no figures. Raises: ConfigError where nothing runs them; MpnetError."""
-        missing_keys = [key for key in dict.fromkeys(keys) if math.isnan(self.columns[QUALITY][self.number(key)])]
+        missing_keys = [key for key in dict.fromkeys(keys) if math.isnan(self._value(QUALITY, key))]
         if not missing_keys:
             return
         if self.measure is None:
             raise ConfigError(
-                f"{self.name}: {missing_keys[0]} is not on the front, so the table has no figures of it; with --measure "
+                f"{self.name}: {missing_keys[0]} is not {'in the sample' if self.is_sample else 'on the front'}, so the table "
+                "has no figures of it; with --measure "
                 "(in Python: mixbench.measure.load_measured) it runs on the problem's images"
             )
         for key, values in zip(missing_keys, self.measure(missing_keys), strict=True):
@@ -152,14 +180,14 @@ class Problem:
 
     def cost(self, key: str) -> float:
         """Bit operations of one image; free, as it follows from the key."""
-        return float(self.columns[COST][self.number(key)])
+        return self._value(COST, key)
 
     def costs(self) -> NDArray[np.float64]:
-        """(size,) of all assignments, in the order of `keys`."""
+        """(n,) of the assignments, in the order of `keys`."""
         return self.columns[COST]
 
     def lowered(self) -> NDArray[np.intp]:
-        """(size, layers): by how many steps each layer of each assignment is lowered."""
+        """(size, layers): by how many steps each layer of each assignment is lowered; of no sample."""
         return np.stack(np.unravel_index(np.arange(self.size), [len(codes) for codes in self.choices]), axis=1)
 
     def spend(self, passes: int, reason: str) -> None:
@@ -194,15 +222,26 @@ def read_table(path: Path, budget: float = math.inf) -> Problem:
             layers, macs = tuple(metadata["layers"]), tuple(map(int, metadata["macs"]))
             choices = tuple(map(str, metadata["choices"]))
             columns = {name: np.asarray(file[name], dtype=np.float64) for name in COLUMNS if name in file or name != COST}
+            rows = None
             if "front" in metadata:
                 columns = spread_columns(columns, file["rows"], choices, metadata["layer_costs"])
+            elif "keys" in file:
+                sampled_keys = [key.decode("ascii") for key in file["keys"].tolist()]
+                rows = {key: row for row, key in enumerate(sampled_keys)}
+                columns[COST] = np.array([key_cost(key, metadata["layer_costs"]) for key in sampled_keys], np.float64)
     except (ValueError, IndexError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
         raise ConfigError(f"{path}: is no table of mixbench, or a damaged one ({error}); make it anew") from None
     digest = hashlib.sha256(content).hexdigest()
-    problem = Problem(path.stem, layers, macs, choices, columns, metadata, digest, budget)
-    if not len(layers) == len(macs) == len(choices) or any(len(column) != problem.size for column in columns.values()):
-        raise ConfigError(f"{path}: has not one row for each of {problem.size:,} assignments; make it anew")
+    problem = Problem(path.stem, layers, macs, choices, columns, metadata, digest, budget, rows=rows)
+    row_count = problem.size if rows is None else len(rows)
+    if not len(layers) == len(macs) == len(choices) or any(len(column) != row_count for column in columns.values()):
+        raise ConfigError(f"{path}: has not one row for each of {row_count:,} assignments; make it anew")
     return problem
+
+
+def key_cost(key: str, layer_costs: Sequence[Mapping[str, int]]) -> float:
+    """Return the bit operations of an assignment, a sum over its layers."""
+    return float(sum(costs[code] for code, costs in zip(key, layer_costs, strict=True)))
 
 
 def spread_columns(

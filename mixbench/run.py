@@ -41,6 +41,8 @@ def run(
     if method not in METHODS:
         raise ConfigError(f"{method}: unknown method; there are {', '.join(METHODS)}")
     problem = load(name, budget)
+    if method == "exhaustive" and problem.is_sample:
+        raise ConfigError(f"{name}: has {problem.size:.1e} assignments, too many to run all; name another method")
     try:
         answers = tuple(dict.fromkeys(METHODS[method].search(problem, np.random.default_rng(seed))))
     except BudgetSpent:
@@ -69,7 +71,7 @@ def main(arguments: list[str]) -> int:
     try:
         for problem in options.problem or problem_names():
             for method in options.method or METHODS:
-                if method == "exhaustive" and load_problem(problem).is_front and not options.method:
+                if method == "exhaustive" and not load_problem(problem).is_complete and not options.method:
                     continue
                 submission = run(method, problem, options.budget, options.seed, load)
                 if not submission.answers:

@@ -5,6 +5,8 @@ python -m mixbench.table make NAME [--workers N]     # sweeps mixbench/problems/
 python -m mixbench.table check NAME [COUNT]          # runs COUNT (200) assignments anew, drawn at random: all bits equal
 
 Of a front `check` runs COUNT that were measured, and COUNT that were ruled out, which the front must beat.
+A problem whose strategy is not exact gives a sample: what the store holds, so that `make` once more takes in what methods asked
+for in between (`mixbench.run --measure`).
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ def _progress(name: str, total: int | None, state: SweepState) -> None:
 def make(problem: Path, table: Path, workers: int | None = None) -> None:
     """Sweep what is missing of a problem, an experiment file, and write its table.
 
-    Of strategy exact_front it has what may be on the front and whatever else the sweep's store has.
+    Of strategy exact_front it has what may be on the front and whatever else the sweep's store has; of a strategy that is not
+    exact what the store has.
     """
     setup, sweep = sweep_of(problem)
     experiment, name = setup.bench.experiment, setup.bench.experiment.name
@@ -76,9 +79,13 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
         "hessian": statistics(setup, layers, choices),
         **{key: record.get(key) for key in RECORD_KEYS},
     }
-    numbers, columns = _columns(sweep, rows)
-    arrays: dict[str, NDArray[Any]] = {**columns}
-    if strategy(setup.section.strategy).prunes:
+    arrays: dict[str, NDArray[Any]] = {}
+    if not strategy(setup.section.strategy).is_exact:
+        metadata["layer_costs"] = _layer_costs(setup, sweep)
+        keys = sorted(key for key in rows if key in sweep.space)
+        arrays["keys"] = np.array([key.encode("ascii") for key in keys])
+        arrays.update((name, np.array([rows[key].get(name) for key in keys], np.float64)) for name in COLUMNS if name != COST)
+    elif strategy(setup.section.strategy).prunes:
         # Costs of what was not measured follow from the key, so they take no room.
         metadata["front"] = {
             "ruled_out": result.ruled_out,
@@ -86,8 +93,10 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
             "forward_equivalents_store": result.forward_equivalents_store,
         }
         metadata["layer_costs"] = _layer_costs(setup, sweep)
-        arrays["rows"] = numbers
-        del arrays[COST]
+        arrays["rows"], columns = _columns(sweep, rows)
+        arrays.update((name, column) for name, column in columns.items() if name != COST)
+    else:
+        arrays.update(_columns(sweep, rows)[1])
     with atomic_path(table) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, allow_pickle=False, metadata=np.array(json.dumps(metadata)), **arrays)
 

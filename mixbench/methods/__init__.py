@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from mixbench.problem import Problem
 
 Search = Callable[[Problem, np.random.Generator], Iterable[str]]
+ANSWERS, PARTIAL_SUMS = 64, 2048
+"""Answers of a method that adds up, evenly from its front; sums of some layers that are kept where all cannot be listed."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,42 @@ def summed(problem: Problem, harms: Sequence[Sequence[float]]) -> NDArray[np.flo
     return total
 
 
-def cheapest_first(problem: Problem, harm: NDArray[np.float64], budget: int = 64) -> list[str]:
+def cheapest_sums(problem: Problem, harms: Sequence[Sequence[float]]) -> list[str]:
+    """Return the assignments of least summed harm at their cost. harms: of each layer at each of its choices.
+
+    Of a sample, whose assignments cannot be listed, sums are made layer by layer; of these the ones that no other one beats are
+    kept (PARTIAL_SUMS of them, evenly).
+    """
+    if not problem.is_sample:
+        return cheapest_first(problem, summed(problem, harms))
+    costs, totals, steps = np.zeros(1), np.zeros(1), np.zeros((1, 0), np.uint8)
+    for codes, code_costs, of_layer in zip(problem.choices, problem.metadata["layer_costs"], harms, strict=True):
+        costs = np.add.outer(costs, [float(code_costs[code]) for code in codes]).ravel()
+        totals = np.add.outer(totals, of_layer).ravel()
+        last_steps = np.tile(np.arange(len(codes), dtype=np.uint8), len(steps))
+        steps = np.column_stack([np.repeat(steps, len(codes), axis=0), last_steps])
+        kept = _thinned(_front(costs, totals), PARTIAL_SUMS)
+        costs, totals, steps = costs[kept], totals[kept], steps[kept]
+    rows = _thinned(np.arange(len(steps)), ANSWERS)
+    return ["".join(codes[step] for codes, step in zip(problem.choices, steps[row], strict=True)) for row in rows]
+
+
+def cheapest_first(problem: Problem, harm: NDArray[np.float64]) -> list[str]:
     """Return the assignments that are best by a predicted harm at their cost: exact, by listing all.
 
-    harm: (size,) of all assignments, in the order of the table's keys. budget: answers, evenly from the front.
+    harm: (size,) of all assignments, in the order of the table's keys.
     """
-    costs = problem.costs()
+    keys = problem.keys
+    return [keys[row] for row in _thinned(_front(problem.costs(), harm), ANSWERS)]
+
+
+def _front(costs: NDArray[np.float64], harm: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the rows of least harm at their cost, the cheapest first."""
     order = np.lexsort((harm, costs))
     best = np.minimum.accumulate(harm[order])
-    on_front = order[np.flatnonzero(np.diff(best, prepend=np.inf) < 0)]
-    rows = on_front[np.unique(np.linspace(0, len(on_front) - 1, min(budget, len(on_front))).round().astype(int))]
-    keys = problem.keys
-    return [keys[row] for row in rows]
+    return order[np.flatnonzero(np.diff(best, prepend=np.inf) < 0)]
+
+
+def _thinned(rows: NDArray[np.intp], limit: int) -> NDArray[np.intp]:
+    """Return at most so many of the rows, evenly spread."""
+    return rows[np.unique(np.linspace(0, len(rows) - 1, min(limit, len(rows))).round().astype(int))]

@@ -11,7 +11,7 @@ from typing import Iterable
 
 import numpy as np
 
-from mixbench.methods import Method, cheapest_first, summed
+from mixbench.methods import Method, cheapest_sums
 from mixbench.problem import Problem
 
 
@@ -20,7 +20,7 @@ def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
     statistics = problem.metadata["hessian"]
     problem.spend(int(statistics["passes"]), "Hutchinson's estimate of the Hessian's trace, layer by layer")
     layers = zip(problem.choices, statistics["trace"], statistics["weight_error"], strict=True)
-    return cheapest_first(problem, summed(problem, [[trace * error[code] for code in codes] for codes, trace, error in layers]))
+    return cheapest_sums(problem, [[trace * error[code] for code in codes] for codes, trace, error in layers])
 
 
 METHOD = Method(

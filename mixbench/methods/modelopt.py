@@ -7,7 +7,7 @@ from typing import Iterable
 
 import numpy as np
 
-from mixbench.methods import Method, cheapest_first, single, summed
+from mixbench.methods import Method, cheapest_sums, single
 from mixbench.problem import Problem
 
 
@@ -17,7 +17,7 @@ def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
         [0.0, *(problem.head_error(single(problem, layer, step)) for step in range(1, len(codes)))]
         for layer, codes in enumerate(problem.choices)
     ]
-    return cheapest_first(problem, summed(problem, losses))
+    return cheapest_sums(problem, losses)
 
 
 METHOD = Method(

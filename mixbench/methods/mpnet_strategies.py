@@ -24,27 +24,36 @@ def replayed(name: str, trials: int | None = None) -> Method:
         variables = tuple(Variable((position,), codes) for position, codes in enumerate(problem.choices))
         space = Space(tuple(range(len(variables))), variables)
         sweep = SweepProblem(
-            space, problem.macs, objectives_of([QUALITY, COST]), seed=int(generator.integers(1 << 31)), trials=trials
+            space,
+            problem.macs,
+            objectives_of([QUALITY, COST]),
+            seed=int(generator.integers(1 << 31)),
+            trials=trials,
+            outputs=frozenset(problem.metadata["heads"]),
         )
         walk, outcomes = strategy(name).walk(sweep), dict[Assignment, Trial]()
         batch = next(walk, None)
         while batch is not None:
+            found: dict[Assignment, Trial] = {} if batch.screen else outcomes
             for requested in batch.configurations:
                 if trials is not None and len(outcomes) >= trials and requested not in outcomes:
                     walk.close()
-                    return list(problem.asked)
-                values = {QUALITY: problem.quality(requested.key), COST: problem.cost(requested.key)}
-                outcomes[requested] = Trial(requested.key, values)
+                    return [configuration.key for configuration in outcomes]
+                values = {**problem.evaluate(requested.key), COST: problem.cost(requested.key)}
+                found[requested] = Trial(requested.key, values)
             try:
-                batch = walk.send(outcomes)
+                batch = walk.send(found)
             except StopIteration:
                 batch = None
-        return list(problem.asked)
+        return [configuration.key for configuration in outcomes]
 
     return Method(search, "mpnet, docs/sweeps.md")
 
 
 METHODS = {
+    "mpnet-deep": replace(
+        replayed("deep"), differs="what it screens costs a pass, as noise in the table is that of all images that choose"
+    ),
     "mpnet-one-at-a-time": replayed("one_at_a_time"),
     "mpnet-additive": replayed("additive"),
     "mpnet-greedy": replayed("greedy"),

@@ -13,7 +13,7 @@ import pytest
 import mixbench.problem
 from mixbench import elsewhere, intervals
 from mixbench.measure import Measurer
-from mixbench.problem import CHOOSING, COST, HELD_OUT_AGREEMENT, QUALITY, BudgetSpent, load_problem, points, read_table
+from mixbench.problem import CHOOSING, COST, HELD_OUT_AGREEMENT, QUALITY, BudgetSpent, Problem, load_problem, points, read_table
 from mixbench.run import METHODS, run
 from mixbench.run import main as run_main
 from mixbench.score import exact_front, picks, score
@@ -73,6 +73,20 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arrays["metadata"] = np.array(json.dumps(metadata))
     np.savez_compressed(folder / "front.npz", **arrays)
     return folder
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a sample of the same network, as one too deep to list has: sample.npz."""
+    folder = tmp_path_factory.mktemp("sample")
+    make(experiment(folder, "deep"), folder / "sample.npz", workers=1)
+    return folder
+
+
+def load_sample(folder: Path, measurer: Measurer) -> Problem:
+    problem = read_table(folder / "sample.npz")
+    problem.measure = measurer
+    return problem
 
 
 def test_a_table_has_what_assignments_run_anew_give(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,6 +158,49 @@ def test_what_a_front_lacks_is_run_or_refused(front: Path, tables: Path, monkeyp
     full_table = read_table(tables / "small.npz")
     assert values == full_table.evaluate(lacking)
     assert problem.passes == 1
+
+
+def test_a_sample_has_what_the_table_of_all_has(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sampled, full_table = read_table(sample / "sample.npz"), load_problem("small")
+    assert sampled.is_sample
+    assert (sampled.is_complete, full_table.is_complete) == (False, True)
+    assert 2 < len(sampled.keys) < sampled.size == full_table.size
+    rows = [full_table.number(key) for key in sampled.keys]
+    for name, column in sampled.columns.items():
+        np.testing.assert_array_equal(column, full_table.columns[name][rows])
+    assert check(sample / "experiment.yaml", sample / "sample.npz", 2) == 0
+    assert "2 assignments run anew, 0 differ" in capsys.readouterr().out
+
+
+def test_what_a_sample_lacks_is_run_or_refused(sample: Path) -> None:
+    problem, full_table = read_table(sample / "sample.npz", budget=5), load_problem("small")
+    lacking = next(key for key in full_table.keys if key not in problem.keys)
+    assert problem.cost(lacking) == full_table.cost(lacking)
+    with pytest.raises(ConfigError, match="is not in the sample"):
+        problem.evaluate(lacking)
+    assert problem.passes == 0
+    with Measurer(sample / "experiment.yaml", sample / "other.sqlite") as measurer:
+        measurer.check(problem.metadata)
+        problem.measure = measurer
+        assert problem.evaluate(lacking) == full_table.evaluate(lacking)
+    assert problem.passes == 1
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "exhaustive"])
+def test_each_method_answers_on_a_sample(method: str, sample: Path) -> None:
+    with Measurer(sample / "experiment.yaml", sample / "methods.sqlite") as measurer:
+        submission = run(method, "sample", load=lambda name, budget: load_sample(sample, measurer))
+    assert submission.answers
+    result = score(submission)
+    assert result.regret_mean >= 0
+    # What adds up over layers finds the same answers layer by layer as from the list of all.
+    if method in ("hawq", "modelopt"):
+        assert submission.answers == run(method, "small").answers
+
+
+def test_a_sample_is_never_run_exhaustively(sample: Path) -> None:
+    with pytest.raises(ConfigError, match="too many to run all"):
+        run("exhaustive", "sample", load=lambda name, budget: read_table(sample / "sample.npz"))
 
 
 @pytest.mark.parametrize("method", METHODS)
