@@ -4,6 +4,8 @@
  *
  *     yolov5  x = 2 s(x) - 0.5, w = (2 s(w))^2 anchor; objectness s(o), classes s(c)
  *     yolov8  distance = mean of the bins 0 .. reg_max - 1 by softmax (of one bin: its value), in cells; objectness 1, classes s(c)
+ *     rtmdet  as yolov8, from the cell's corner, where yolov8's distances begin in its middle; of one bin v, the distance is e^v,
+ *             linear: v
  *     yolov8_obb  as yolov8, about axes that turn by a; the upright box around it. a = pi (s(v) - 1/4), linear: v, of the last value
  *     yolox   x = x, w = e^w cells; objectness s(o), classes s(c)
  *     ssd     x = 0.5 + x v0 w_a / cell, w = e^(w v2) w_a (linear: w v2 w_a); objectness 1, classes: softmax with background, or s(c)
@@ -42,16 +44,30 @@ static float distance(const float *bins, int32_t count)
     return weighted / total;
 }
 
-static void yolov8(const mp_imported_head *h, const float *raw, const float cell[2], float *out)
+/* point: where in its cell distances begin; exponential: one bin alone is the logarithm of the distance. */
+static void distances(const mp_imported_head *h, const float *raw, const float cell[2], float point, int exponential,
+                      float *out)
 {
+    const int32_t bins = h->how.reg_max;
     for (int k = 0; k < 2; k++) {
-        const float near = distance(raw + k * h->how.reg_max, h->how.reg_max);
-        const float far = distance(raw + (2 + k) * h->how.reg_max, h->how.reg_max);
-        out[k] = 0.5f + (far - near) * 0.5f;
+        const float *low = raw + k * bins, *high = raw + (2 + k) * bins;
+        const float near = exponential ? mp_expf(*low) : distance(low, bins);
+        const float far = exponential ? mp_expf(*high) : distance(high, bins);
+        out[k] = point + (far - near) * 0.5f;
         out[2 + k] = (near + far) * cell[k];
     }
     out[4] = 1.0f;
-    logistic(raw + 4 * h->how.reg_max, h->classes, out + 5);
+    logistic(raw + 4 * bins, h->classes, out + 5);
+}
+
+static void yolov8(const mp_imported_head *h, const float *raw, const float cell[2], float *out)
+{
+    distances(h, raw, cell, 0.5f, 0, out);
+}
+
+static void rtmdet(const mp_imported_head *h, const float *raw, const float cell[2], float *out)
+{
+    distances(h, raw, cell, 0.0f, h->how.reg_max == 1 && !h->how.linear, out);
 }
 
 static void yolov8_obb(const mp_imported_head *h, const float *raw, const float cell[2], float *out)
@@ -110,7 +126,8 @@ int64_t mp_imported_channels(const mp_imported_head *h)
     const int64_t boxes = h->boxes, classes = h->classes;
     switch (h->how.decoder) {
     case MP_YOLOV5: return boxes * (5 + classes);
-    case MP_YOLOV8: return boxes == 1 ? 4 * (int64_t)h->how.reg_max + classes : -1;
+    case MP_YOLOV8:
+    case MP_RTMDET: return boxes == 1 ? 4 * (int64_t)h->how.reg_max + classes : -1;
     case MP_YOLOV8_OBB: return boxes == 1 ? 4 * (int64_t)h->how.reg_max + classes + 1 : -1;
     case MP_YOLOX: return boxes == 1 ? 5 + classes : -1;
     case MP_SSD: return boxes * (h->how.coords + classes + h->how.softmax);
@@ -134,6 +151,7 @@ int mp_ready_imported(const mp_imported_head *h, const float *anchor_wh, const f
         case MP_YOLOV5: yolov5(h, raw + box * wide, relative, out); break;
         case MP_YOLOV8: yolov8(h, raw, cell, out); break;
         case MP_YOLOV8_OBB: yolov8_obb(h, raw, cell, out); break;
+        case MP_RTMDET: rtmdet(h, raw, cell, out); break;
         case MP_YOLOX: yolox(h, raw, cell, out); break;
         default:
             ssd(h, raw + box * how->coords, raw + h->boxes * (int64_t)how->coords + box * (h->classes + how->softmax),

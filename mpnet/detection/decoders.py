@@ -20,6 +20,7 @@ _DECODER: dict[str, int] = {
     "yolov5": constant("MP_YOLOV5"),
     "yolov8": constant("MP_YOLOV8"),
     "yolov8_obb": constant("MP_YOLOV8_OBB"),
+    "rtmdet": constant("MP_RTMDET"),
     "yolox": constant("MP_YOLOX"),
     "ssd": constant("MP_SSD"),
     "none": constant("MP_NOT_DECODED"),

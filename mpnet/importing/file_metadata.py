@@ -61,7 +61,7 @@ def find_pixels(graph: NodeGraph, decoder: str, requested: Pixels | None) -> Pix
             graph.fail("its metadata hold no mean and deviation of pixels; say them with --mean and --std")
         pixels = Pixels(mean, std)
         return replace(pixels, note=f"images: {pixels.text()}, as the file's metadata say (stretch is assumed)")
-    # YOLOX's own programs give it bytes in OpenCV's order; all others take shares of 255.
+    # YOLOX's own programs give it bytes in OpenCV's order; most others take shares of 255.
     pixels = Pixels(
         resize={
             "yolov5": "letterbox_opencv",
@@ -72,6 +72,8 @@ def find_pixels(graph: NodeGraph, decoder: str, requested: Pixels | None) -> Pix
     )
     if decoder == "yolox":
         pixels = replace(pixels, std=(1.0,), bgr=True)
+    if decoder == "rtmdet":  # as MMDetection and NanoDet train: blue first
+        pixels = replace(pixels, mean=(103.53, 116.28, 123.675), std=(57.375, 57.12, 58.395), bgr=True)
     return replace(pixels, note=f"images: {pixels.text()}: assumed; --mean, --std, --bgr and --resize say otherwise")
 
 

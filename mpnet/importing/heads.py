@@ -27,10 +27,13 @@ class HeadChoice:
     heads:    in the order of the network's outputs.
     classes:  how many classes they tell apart.
     decoder:  the decoder that stands for the nodes behind the heads, for people; '' where nothing is replaced.
-    nms_free: whether the file takes the best boxes as they are (YOLOv10, YOLO26), without non-maximum suppression.
+    nms:      the overlap from which on the file suppresses the worse of two boxes; 1: it takes the best boxes as they are
+              (YOLOv10, YOLO26), without suppression; None: it does not say.
+    notes:    what is worth saying of them, for people.
     """
 
     heads: list[Head]
     classes: int
     decoder: str
-    nms_free: bool = False
+    nms: float | None = None
+    notes: tuple[str, ...] = ()

@@ -54,7 +54,8 @@ class Imported:
     notes:        what was assumed, for people.
     heads:        tensors of the file that each output is made of, in the order of the outputs.
     pixels:       how images enter.
-    nms_free:     whether the file takes the best boxes without non-maximum suppression.
+    nms:          overlap from which on the worse of two boxes is suppressed, as the file says (1: it takes the best boxes
+                  without suppression); None: it does not say.
     """
 
     cfg: str
@@ -65,7 +66,7 @@ class Imported:
     notes: tuple[str, ...]
     heads: tuple[tuple[str, ...], ...]
     pixels: Pixels = field(default_factory=Pixels)
-    nms_free: bool = False
+    nms: float | None = None
 
 
 def _read_onnx(path: Path) -> NodeGraph:
@@ -182,7 +183,7 @@ def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
         )
     heads = tuple(head.tensors for head in choice.heads)
     all_notes = (*notes, *quantization_notes, pixels.note, names_note)
-    return Imported(files.text, files.weights, names, files.network, nodes, all_notes, heads, pixels, choice.nms_free)
+    return Imported(files.text, files.weights, names, files.network, nodes, all_notes, heads, pixels, choice.nms)
 
 
 def _name_nodes(graph: NodeGraph) -> dict[str, str]:

@@ -11,7 +11,7 @@ from mpnet.model.layer import MAX_CHANNELS, LayerSpec
 from mpnet.model.tree import Tree
 
 NMS_KINDS = ("default", "greedynms", "diounms", "cornersnms")
-DECODERS = ("darknet", "yolov5", "yolov8", "yolov8_obb", "yolox", "ssd", "none")
+DECODERS = ("darknet", "yolov5", "yolov8", "yolov8_obb", "rtmdet", "yolox", "ssd", "none")
 """How a [yolo] section's tensor becomes boxes: Darknet's way, or that of the programs that networks are imported from."""
 
 
@@ -108,13 +108,13 @@ class DecodedSpec(YoloSpec, kind="yolo"):
     """A [yolo] section with a `decoder` of another program: csrc/detect/imported.c has the formulas.
 
     decoder:   yolov5: anchors x (x, y, w, h, objectness, classes). yolov8: 4 x reg_max bins of distances, classes.
-               yolov8_obb: these and an angle; its boxes are the upright ones around the oriented ones. yolox: x, y, w, h,
-               objectness, classes. ssd: anchors x `coords` values, then anchors x classes. none: tensors are handed out,
-               nothing is decoded.
+               yolov8_obb: these and an angle; its boxes are the upright ones around the oriented ones. rtmdet: as yolov8,
+               distances from the cell's corner instead of its middle. yolox: x, y, w, h, objectness, classes.
+               ssd: anchors x `coords` values, then anchors x classes. none: tensors are handed out, nothing is decoded.
     variances: of ssd: factors of x, y, w, h.
     softmax:   of ssd: class 0 is the background and scores are shares of all classes; else each class by its logistic.
     yx:        of ssd: a box is y, x, h, w. linear: its size is w, not e^w, of the anchor's; of yolov8_obb: the angle is the
-               value itself, in radians, not pi (logistic - 1/4).
+               value itself, in radians, not pi (logistic - 1/4); of rtmdet: a single bin is the distance, not its logarithm.
     """
 
     decoder: str = "none"
@@ -134,6 +134,7 @@ class DecodedSpec(YoloSpec, kind="yolo"):
         return {
             "yolov5": anchors * (5 + classes),
             "yolov8": 4 * self.reg_max + classes,
+            "rtmdet": 4 * self.reg_max + classes,
             "yolov8_obb": 4 * self.reg_max + classes + 1,
             "yolox": 5 + classes,
             "ssd": anchors * (self.coords + classes + self.softmax),
@@ -145,7 +146,7 @@ class DecodedSpec(YoloSpec, kind="yolo"):
         keys: dict[str, object] = {"decoder": self.decoder}
         if self.decoder == "yolov8":
             keys["reg_max"] = self.reg_max
-        if self.decoder == "yolov8_obb":
+        if self.decoder in ("yolov8_obb", "rtmdet"):
             keys |= {"reg_max": self.reg_max, "linear": int(self.linear)}
         if self.decoder == "ssd":
             keys |= {

@@ -21,7 +21,7 @@ def import_template(name: str, imported: Imported) -> str:
     labels = None if classifier else "labels/"
     data = {"format": "imagefolder" if classifier else "yolo", "images": "images/", "labels": labels}
     files = {key: quote(f"{name}.{key}") for key in ("cfg", "weights", "names")}
-    detection = {"resize": imported.pixels.resize, "nms": 1.0 if imported.nms_free else None}
+    detection = {"resize": imported.pixels.resize, "nms": imported.nms}
     shown = one_line(name)
     notes = "".join(f"# {one_line(line, 10_000)}\n" for line in imported.notes if line)
     quantization = sweep = ""

@@ -59,6 +59,20 @@ def yolo26(x: Doubles) -> Decoded:
     return np.concatenate([(low + high) / 2, high - low], -1)[:, None], s(cells[:, None, 4:])
 
 
+def rtmdet(x: Doubles, distances: Callable[[Doubles], Doubles]) -> Decoded:
+    """Decode as MMDetection's distance2bbox does with points at the cells' corners. distances: of what precedes the classes."""
+    cells = x.reshape(ROWS * COLUMNS, -1)
+    left_top, right_bottom = np.split(distances(cells[:, :-CLASSES]) * STRIDE, 2, axis=1)
+    points = grid() * STRIDE
+    low, high = points - left_top, points + right_bottom
+    return np.concatenate([(low + high) / 2, high - low], -1)[:, None], s(cells[:, None, -CLASSES:])
+
+
+def mean_bin(x: Doubles) -> Doubles:
+    shares = np.exp(x.reshape(len(x), 4, -1))
+    return np.asarray((shares / shares.sum(-1, keepdims=True)) @ np.arange(float(shares.shape[-1])))
+
+
 def oriented(x: Doubles, linear: bool) -> Decoded:
     """Decode as Ultralytics' dist2rbox does: the centre turns with the axes. The corners' upright box."""
     cells = x.reshape(ROWS * COLUMNS, -1)
@@ -101,6 +115,9 @@ FORMS: dict[str, tuple[int, str, Callable[[Doubles], Decoded]]] = {
     "yolo26": (4 + CLASSES, "decoder=yolov8\nreg_max=1", yolo26),
     "yolov8-obb": (4 + CLASSES + 1, "decoder=yolov8_obb\nreg_max=1", lambda x: oriented(x, False)),
     "yolo26-obb": (4 + CLASSES + 1, "decoder=yolov8_obb\nreg_max=1\nlinear=1", lambda x: oriented(x, True)),
+    "rtmdet-tiny": (4 + CLASSES, "decoder=rtmdet\nreg_max=1\nlinear=1", lambda x: rtmdet(x, lambda d: d)),
+    "rtmdet-m": (4 + CLASSES, "decoder=rtmdet\nreg_max=1", lambda x: rtmdet(x, np.exp)),
+    "nanodet-plus": (32 + CLASSES, "decoder=rtmdet\nreg_max=8", lambda x: rtmdet(x, mean_bin)),
     "yolox": (5 + CLASSES, "decoder=yolox", yolox),
     "ssd": (3 * (5 + CLASSES), f"decoder=ssd\n{ANCHOR_KEYS}", ssd),
     "blazeface": (

@@ -75,6 +75,7 @@ IMPORTED = {
     "yolov5": (14, ANCHORS),
     "yolov8": (10, "reg_max=2\n"),
     "yolov8_obb": (11, "reg_max=2\n"),
+    "rtmdet": (10, "reg_max=2\n"),
     "yolox": (7, ""),
     "ssd": (14, ANCHORS),
     "none": (3, ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice, permutations
-from typing import Callable, Iterator
+from typing import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ _QUANTISED_TOLERANCE = 3e-2
 # In files of float16 or bfloat16 they have 11 or 8 bits; several follow each other.
 _HALF_TOLERANCE = 8e-3
 # Of a distance; csrc/mprun/heads.c takes no more.
-_MAX_BINS = 64
+MAX_BINS = 64
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,11 @@ class DecodingTrial:
         return np.array([self.image[0] / level.columns, self.image[1] / level.rows])
 
 
-_Heads = tuple[list[Head], int] | None
+FoundHeads = tuple[list[Head], int] | None
 
 
-def _is_close(trial: DecodingTrial, a: Doubles, b: Doubles) -> bool:
+def is_close(trial: DecodingTrial, a: Doubles, b: Doubles) -> bool:
+    """Return whether two tables hold the same, but for the rounding of the file's types."""
     graph = trial.graph
     tolerance = _QUANTISED_TOLERANCE if graph.quantization else _HALF_TOLERANCE if graph.has_half_floats else _TOLERANCE
     if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
@@ -100,15 +101,17 @@ def _is_close(trial: DecodingTrial, a: Doubles, b: Doubles) -> bool:
     return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, float(np.abs(b).max()))))
 
 
-def _logistic(x: Doubles) -> Doubles:
+def compute_logistic(x: Doubles) -> Doubles:
+    """Return 1 / (1 + e^-x)."""
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
-def _to_corners(boxes: Doubles) -> Doubles:
+def turn_to_corners(boxes: Doubles) -> Doubles:
+    """Return the left, top, right and bottom sides of boxes: centre, width and height."""
     return np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], axis=1)
 
 
-def _try_yolov8(trial: DecodingTrial) -> _Heads:
+def try_yolov8(trial: DecodingTrial) -> FoundHeads:
     """Try YOLOv8: bins of distances and classes of each grid, as one tensor or two; of oriented boxes an angle as another.
 
     What else there is, keypoints, masks and prototypes, may follow in the table.
@@ -129,10 +132,10 @@ def _try_yolov8(trial: DecodingTrial) -> _Heads:
         for decoder, keys, tensors in forms:
             angle = "" if decoder == "yolov8" else "value" if keys else "logistic"
             expected = np.concatenate([_decode_yolov8(trial, level, bins, classes, angle) for level in tensors])
-            by_corners = np.concatenate([_to_corners(expected[:, :4]), expected[:, 4:]], axis=1)
+            by_corners = np.concatenate([turn_to_corners(expected[:, :4]), expected[:, 4:]], axis=1)
             for _, table in trial.tables(total, 4 + classes):
                 boxes = table[:, : 4 + classes]
-                if _is_close(trial, boxes, expected) or _is_close(trial, boxes, by_corners):
+                if is_close(trial, boxes, expected) or is_close(trial, boxes, by_corners):
                     heads = [Head(level.tensors, decoder, (("reg_max", str(bins)), *keys.items())) for level in tensors]
                     return heads, classes
     return None
@@ -149,9 +152,7 @@ def _list_yolov8_channels(trial: DecodingTrial) -> list[tuple[int, int]]:
         bins = sum(coarsest) + 4 - table.shape[1]
         pairs += [(bins, table.shape[1] - 4), *((bins, channels - bins) for channels in coarsest)]
     return [
-        (bins, classes)
-        for bins, classes in dict.fromkeys(pairs)
-        if 4 <= bins <= 4 * _MAX_BINS and bins % 4 == 0 and classes > 0
+        (bins, classes) for bins, classes in dict.fromkeys(pairs) if 4 <= bins <= 4 * MAX_BINS and bins % 4 == 0 and classes > 0
     ]
 
 
@@ -167,11 +168,11 @@ def _decode_yolov8(trial: DecodingTrial, level: Level, bins: int, classes: int, 
         distance = (shares / shares.sum(-1, keepdims=True)) @ np.arange(float(bins))
     offset, sizes = (distance[:, 2:] - distance[:, :2]) / 2, distance[:, :2] + distance[:, 2:]
     if angle:
-        turn = x[:, -1] if angle == "value" else (_logistic(x[:, -1]) - 0.25) * np.pi
+        turn = x[:, -1] if angle == "value" else (compute_logistic(x[:, -1]) - 0.25) * np.pi
         sine, cosine = np.sin(turn), np.cos(turn)
         offset = np.stack([offset[:, 0] * cosine - offset[:, 1] * sine, offset[:, 0] * sine + offset[:, 1] * cosine], 1)
     stride = trial.stride(level)
-    scores = _logistic(x[:, 4 * bins : 4 * bins + classes])
+    scores = compute_logistic(x[:, 4 * bins : 4 * bins + classes])
     return np.concatenate([(level.grid() + 0.5 + offset) * stride, sizes * stride, scores], axis=1)
 
 
@@ -211,7 +212,8 @@ def _order_tensors(level: Level, first_channels: int, second_channels: int) -> L
     return Level(*ordered, level.rows, level.columns)
 
 
-def _try_yolov5(trial: DecodingTrial) -> _Heads:
+def try_yolov5(trial: DecodingTrial) -> FoundHeads:
+    """Try YOLOv5: for each anchor x, y, w, h, objectness and classes."""
     if any(len(level.tensors) > 1 for level in trial.levels):
         return None
     for anchors in range(1, 10):
@@ -225,13 +227,13 @@ def _try_yolov5(trial: DecodingTrial) -> _Heads:
                 stop = start + anchors * level.cells
                 # Of zeros: (2 * 0.5)^2 anchors.
                 sizes = zero[start:stop, 2:4].reshape(anchors, level.cells, 2)
-                x = _logistic(trial.values(level).reshape(level.cells, anchors, values).transpose(1, 0, 2))
+                x = compute_logistic(trial.values(level).reshape(level.cells, anchors, values).transpose(1, 0, 2))
                 xy = (2 * x[..., :2] - 0.5 + level.grid()) * trial.stride(level)
                 size = (2 * x[..., 2:4]) ** 2 * sizes[:, :1]
                 expected.append(np.concatenate([xy, size, x[..., 4:]], axis=-1).reshape(-1, values))
                 heads.append(Head(level.tensors, "yolov5", _anchor_keys(sizes[:, 0])))
                 start = stop
-            if _is_close(trial, table, np.concatenate(expected)):
+            if is_close(trial, table, np.concatenate(expected)):
                 return heads, values - 5
     return None
 
@@ -240,7 +242,7 @@ def _anchor_keys(sizes: Doubles) -> tuple[tuple[str, str], ...]:
     return (("num", str(len(sizes))), ("anchors", ", ".join(f"{w:.7g},{h:.7g}" for w, h in sizes)))
 
 
-def _try_yolox(trial: DecodingTrial) -> _Heads:
+def try_yolox(trial: DecodingTrial) -> FoundHeads:
     """Try YOLOX: boxes may be decoded in the file or not; objectness and classes have gone through a logistic function."""
     total = sum(level.cells for level in trial.levels)
     makers = trial.layers.makers()
@@ -260,7 +262,7 @@ def _try_yolox(trial: DecodingTrial) -> _Heads:
             )
             for x, level in zip(raw, trial.levels, strict=True)
         ]
-        if _is_close(trial, table, np.concatenate(raw)) or _is_close(trial, table, np.concatenate(decoded)):
+        if is_close(trial, table, np.concatenate(raw)) or is_close(trial, table, np.concatenate(decoded)):
             return [Head(tensors, "yolox") for tensors in decoded_tensors], table.shape[1] - 5
     return None
 
@@ -274,7 +276,7 @@ def _find_yolox_tensors(makers: dict[str, LayerOperation], operation: LayerOpera
     return (operation.inputs[0], *raw) if len(raw) == 2 else None
 
 
-def _try_ssd(trial: DecodingTrial) -> _Heads:
+def try_ssd(trial: DecodingTrial) -> FoundHeads:
     """Try SSD: two tensors a level, boxes and classes.
 
     Boxes come by priors in the middle of cells, in corners or centres, in shares of the image or pixels.
@@ -319,9 +321,9 @@ def _find_softmax(trial: DecodingTrial, levels: list[Level], counts: list[int], 
     x = _stack_rows(trial, levels, counts, 1, classes)
     shares = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
     for _, table in trial.tables(total, classes):
-        if _is_close(trial, table, shares):
+        if is_close(trial, table, shares):
             return True
-        if _is_close(trial, table, _logistic(x)):
+        if is_close(trial, table, compute_logistic(x)):
             return False
     return None
 
@@ -338,15 +340,15 @@ def _find_priors(
                 np.concatenate([priors[:, :2] + x[:, :2] * 0.1 * priors[:, 2:], priors[:, 2:] * np.exp(0.2 * x[:, 2:])], axis=1)
                 / unit
             )
-            if not _is_close(trial, table, _to_corners(expected) if corners else expected):
+            if not is_close(trial, table, turn_to_corners(expected) if corners else expected):
                 continue
             heads, start = [], 0
             for level, count in zip(levels, counts, strict=True):
                 boxes = priors[start : start + level.cells * count].reshape(level.cells, count, 4)
                 middle = (level.grid() + 0.5) * trial.stride(level)
                 if not (
-                    _is_close(trial, boxes[:, :, :2], np.repeat(middle[:, None], count, 1))
-                    and _is_close(trial, boxes[:, :, 2:], np.broadcast_to(boxes[:1, :, 2:], (level.cells, count, 2)))
+                    is_close(trial, boxes[:, :, :2], np.repeat(middle[:, None], count, 1))
+                    and is_close(trial, boxes[:, :, 2:], np.broadcast_to(boxes[:1, :, 2:], (level.cells, count, 2)))
                 ):
                     return None
                 keys = (*_anchor_keys(boxes[0, :, 2:]), ("softmax", str(int(softmax))))
@@ -354,6 +356,3 @@ def _find_priors(
                 start += level.cells * count
             return heads
     return None
-
-
-DECODERS: tuple[Callable[[DecodingTrial], _Heads], ...] = (_try_yolov8, _try_yolov5, _try_yolox, _try_ssd)

@@ -7,18 +7,24 @@ gives for the same values, that decoder takes their place. Anchors are what come
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Callable
+
 import numpy as np
 
 from mpnet.importing.graph import Array, Node, NodeGraph, Refused
 from mpnet.importing.heads import Head, HeadChoice
 from mpnet.importing.layer_graph import LayerGraph
 from mpnet.importing.operators import Budget, OperatorCall, evaluate
-from mpnet.importing.passes.box_decoders import DECODERS, DecodingTrial, Level
+from mpnet.importing.passes.box_decoders import DecodingTrial, FoundHeads, Level, try_ssd, try_yolov5, try_yolov8, try_yolox
+from mpnet.importing.passes.distance_decoders import recognize_raw_distances, try_distances
+from mpnet.importing.passes.suppression import find_suppression, takes_best
 
 _MAX_NODES, _MAX_VALUES = 400, 1 << 24
 # What trying may take, both times together: some seconds, and 512 MB.
 _MAX_WORK, _MAX_BYTES = 1 << 31, 1 << 29
 _SEED = 7
+_DECODERS: tuple[Callable[[DecodingTrial], FoundHeads], ...] = (try_yolov8, try_yolov5, try_yolox, try_ssd, try_distances)
 
 
 def list_leaving_tensors(graph: NodeGraph, layers: LayerGraph) -> list[str]:
@@ -47,20 +53,33 @@ def recognize_decoder(
     ]
     budget = Budget(_MAX_WORK, _MAX_BYTES)
     results = [_compute_tables(graph, decoding_nodes, values, budget) for values in inputs]
-    for function in DECODERS:
-        for ordered in (levels, levels[::-1]):
-            choice = function(DecodingTrial(graph, layers, ordered, inputs[1], results, (width, height), budget))
-            if choice is not None:
-                heads, classes = choice
-                decoded = {name for head in heads for name in head.tensors}
-                heads += [
-                    Head((name,)) for name in leaving_names if name not in decoded and heads[0].decoder.startswith("yolov8")
-                ]
-                operators = {node.operator for node in decoding_nodes}
-                return HeadChoice(
-                    heads, classes, heads[0].decoder, "TopK" in operators and "NonMaxSuppression" not in operators
-                )
+    trials = [
+        DecodingTrial(graph, layers, ordered, inputs[1], results, (width, height), budget) for ordered in (levels, levels[::-1])
+    ]
+    for function, trial in product(_DECODERS, trials):
+        found = function(trial)
+        if found is not None:
+            heads, classes = found
+            decoded = {name for head in heads for name in head.tensors}
+            if function is try_yolov8:
+                heads += [Head((name,)) for name in leaving_names if name not in decoded]
+            return _describe_choice(graph, heads, classes, decoding_nodes)
+    assumed = recognize_raw_distances(trials[0], [node.operator for node in decoding_nodes])
+    if assumed is not None:
+        heads, classes, note = assumed
+        return HeadChoice(heads, classes, heads[0].decoder, notes=(note,))
     return None
+
+
+def _describe_choice(graph: NodeGraph, heads: list[Head], classes: int, decoding_nodes: list[Node]) -> HeadChoice:
+    suppression = find_suppression(graph, decoding_nodes)
+    decoder = heads[0].decoder
+    if suppression is not None:
+        return HeadChoice(heads, classes, decoder, suppression.overlap, (suppression.describe(),))
+    if takes_best(decoding_nodes):
+        note = "the file takes the best boxes as they are: detection.nms is 1.0, which suppresses none"
+        return HeadChoice(heads, classes, decoder, 1.0, (note,))
+    return HeadChoice(heads, classes, decoder)
 
 
 def _group_levels(layers: LayerGraph, leaving: list[str]) -> list[Level]:

@@ -14,6 +14,7 @@ from mpnet.importing.graph import Node, NodeGraph
 from mpnet.importing.heads import Head, HeadChoice
 from mpnet.importing.layer_graph import LayerGraph
 from mpnet.importing.passes.box_decoding import list_leaving_tensors, recognize_decoder
+from mpnet.importing.passes.distance_decoders import find_plain_tensor
 from mpnet.messages import shown
 from mpnet.model.heads import DECODERS
 
@@ -21,6 +22,10 @@ from mpnet.model.heads import DECODERS
 _MAX_DECODING_WEIGHTS = 256
 _DECODING = ("reg_max", "coords", "softmax", "yx", "linear", "variances")
 _PRODUCTS, _MAX_LISTED = ("MatMul", "BATCH_MATMUL", "Einsum"), 600
+# Tensors of boxes and of classes, and what each decoder has besides.
+_DISTANCE_ROLES = {"yolov8": ("boxes", "classes"), "rtmdet": ("boxes", "classes"), "yolov8_obb": ("boxes", "classes", "angles")}
+# These take a logistic function of all values, or of all but those of boxes.
+_LOGISTIC_DECODERS = (*_DISTANCE_ROLES, "yolov5", "yolox")
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")
 
 
@@ -30,7 +35,8 @@ def choose_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
     if decoder and decoder not in DECODERS:
         raise ConfigError(f"--decoder {decoder}: unknown; known are {', '.join(DECODERS)}")
     if choices.heads:
-        return _read_requested_heads(graph, layers, choices), []
+        requested = _read_requested_heads(graph, layers, choices)
+        return requested, list(requested.notes)
     leaving_names = list_leaving_tensors(graph, layers)
     if not leaving_names:
         _refuse_first(graph, layers, graph.nodes)
@@ -50,11 +56,11 @@ def choose_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
             notes = [f"boxes: decoded as {choice.decoder} does, which {equality}"]
             if further:
                 notes.append(f"further outputs, with decoder=none: {_list_text(further)}")
-            if choice.nms_free:
-                notes.append("the file takes the best boxes as they are: detection.nms is 1.0, which suppresses none")
+            notes += choice.notes
             return choice, notes
         if decoder:
-            return _describe_heads(graph, layers, _group_by_grid(layers, leaving_names, decoder), decoder, choices), []
+            described = _describe_heads(graph, layers, _group_by_grid(layers, leaving_names, choices), decoder, choices)
+            return described, list(described.notes)
         names_text = _list_text([f"{name} {_shape_text(layers, name)}" for name in leaving_names])
         reason = next((layers.reasons[node.name] for node in nodes_behind if node.name in layers.reasons), "")
         graph.refuse(
@@ -68,7 +74,8 @@ def choose_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
     if not outputs:
         graph.fail("no output of it is a tensor of a layer; name tensors with --heads")
     if decoder:
-        return _describe_heads(graph, layers, _group_by_grid(layers, outputs, decoder), decoder, choices), []
+        described = _describe_heads(graph, layers, _group_by_grid(layers, outputs, choices), decoder, choices)
+        return described, list(described.notes)
     return HeadChoice([Head((name,), "none") for name in outputs], 1, ""), [
         "boxes: the file does not say how its outputs are decoded, so they have decoder=none; --decoder names one"
     ]
@@ -143,14 +150,19 @@ def _read_requested_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices
     return _describe_heads(graph, layers, heads, choices.decoder or "none", choices)
 
 
-def _group_by_grid(layers: LayerGraph, tensors: list[str], decoder: str) -> list[tuple[str, ...]]:
+def _group_by_grid(layers: LayerGraph, tensors: list[str], choices: Choices) -> list[tuple[str, ...]]:
     """Group the tensors of one grid into one head: boxes before classes, the larger grids first."""
+    box_channels = 0
+    if choices.decoder in _DISTANCE_ROLES:
+        box_channels = 4 * _read_whole_number(dict(choices.keys), "reg_max", "16")
     grids: dict[tuple[int, int], list[str]] = {}
     for name in tensors:
         grids.setdefault(layers.shapes[name][1:], []).append(name)
     ordered = sorted(grids.items(), key=lambda grid: -grid[0][0] * grid[0][1])
     return [
-        tuple(sorted(names, key=lambda name: -layers.shapes[name][0])) if decoder == "ssd" else tuple(names)
+        tuple(sorted(names, key=lambda name: -layers.shapes[name][0]))
+        if choices.decoder == "ssd"
+        else tuple(sorted(names, key=lambda name: box_channels != layers.shapes[name][0]))
         for _, names in ordered
     ]
 
@@ -172,19 +184,28 @@ def _describe_heads(
         )
     requested_classes = keys.pop("classes", "")
     heads, classes, channels, count = [], 0, 0, 0
-    for index, names in enumerate(tensors):
+    makers, notes = layers.makers(), []
+    for index, named_tensors in enumerate(tensors):
+        names = named_tensors
+        if decoder in _LOGISTIC_DECODERS:
+            names = tuple(find_plain_tensor(makers, name) for name in named_tensors)
+            notes += [
+                f"{name} went through a logistic function, which {decoder} computes: {plain_name} before it is the head"
+                for name, plain_name in zip(named_tensors, names, strict=True)
+                if plain_name != name
+            ]
         channels = sum(layers.shapes[name][0] for name in names)
         count = (anchors[index].count(",") + 1) // 2 if anchors else 0
         anchor_keys = {"num": str(count), "anchors": anchors[index]} if count else {}
         previous_classes, classes = classes, _count_classes(decoder, channels, count, keys)
-        tensor_roles = {"yolov8": ("boxes", "classes"), "yolov8_obb": ("boxes", "classes", "angles")}.get(decoder, names)
+        tensor_roles = _DISTANCE_ROLES.get(decoder, names)
         if len(names) > len(tensor_roles):
             raise ConfigError(
                 f"--heads {'+'.join(names)}: {decoder} takes the tensors of {' and of '.join(tensor_roles)}, not {len(names)}; "
                 "leave out those of other things, such as keypoints or masks"
             )
         if (
-            decoder.startswith("yolov8")
+            decoder in _DISTANCE_ROLES
             and len(names) == len(tensor_roles)
             and (layers.shapes[names[0]][0] != channels - classes - (len(tensor_roles) - 2))
         ):
@@ -197,28 +218,28 @@ def _describe_heads(
     classes = int(requested_classes) if requested_classes.isdecimal() and len(requested_classes) < 10 else classes
     if classes < 1:
         graph.fail(f"{channels} channels do not fit --decoder {decoder} with {count} anchors")
-    return HeadChoice(heads, classes, "" if decoder == "none" else decoder)
+    return HeadChoice(heads, classes, "" if decoder == "none" else decoder, notes=tuple(notes))
 
 
 def _count_classes(decoder: str, channels: int, anchors: int, keys: dict[str, str]) -> int:
     """Count the classes of a head of so many channels."""
-
-    def number(key: str, default: str) -> int:
-        text = keys.get(key, default)
-        if not text.isdecimal() or len(text) > 9:
-            raise ConfigError(f"--key {key}={text}: no whole number")
-        return int(text)
-
     match decoder:
-        case "yolov8" | "yolov8_obb":
-            return channels - 4 * number("reg_max", "16") - (decoder == "yolov8_obb")
+        case "yolov8" | "yolov8_obb" | "rtmdet":
+            return channels - 4 * _read_whole_number(keys, "reg_max", "16") - (decoder == "yolov8_obb")
         case "yolox":
             return channels - 5
         case "yolov5" | "darknet":
             return channels // anchors - 5
         case "ssd":
-            return channels // anchors - number("coords", "4") - number("softmax", "1")
+            return channels // anchors - _read_whole_number(keys, "coords", "4") - _read_whole_number(keys, "softmax", "1")
     return 1
+
+
+def _read_whole_number(keys: dict[str, str], key: str, default: str) -> int:
+    text = keys.get(key, default)
+    if not text.isdecimal() or len(text) > 9:
+        raise ConfigError(f"--key {key}={text}: no whole number")
+    return int(text)
 
 
 def _read_exported_heads(graph: NodeGraph, layers: LayerGraph) -> HeadChoice | None:
