@@ -13,15 +13,18 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import HELD_OUT, cost_objective, measure
 from mpnet.errors import ConfigError, StoreError
+from mpnet.formats.documents.typed import build
 from mpnet.model.keys import json_key
 from mpnet.model.plan_key import split_key
 from mpnet.model.plan_words import PlanWords
+from mpnet.model.precision import INT8
 from mpnet.model.task import task_of_protocol
 from mpnet.resolve.stored_sweep import StoredSweep, read_sweep
-from mpnet.sweep.choose.budgets import BYTE_UNITS, BYTES, LOSS, PERCENT, TIMES, Budget, read_budgets
+from mpnet.speed.latency import Latency, doubt_of
+from mpnet.sweep.choose.budgets import BYTE_UNITS, BYTES, LOSS, PERCENT, TIME, TIMES, Budget, read_budgets
 from mpnet.sweep.choose.recommend import read_findings, shown_configurations
+from mpnet.sweep.choose.timing import EVERYWHERE_INT8
 
-_INT8 = "q"
 _TINY = 1e-9
 """Room for rounding: a budget that is the value of a configuration keeps it."""
 
@@ -58,6 +61,8 @@ class PickOutcome:
     budgets: as given, by option. cost: the measure that cheap is of. count: configurations that there are figures of.
     pick: the best that fits, None: nothing does, and nearest is least beyond. runner_up: the next that fits.
     looser, tighter: for each budget the next amount that changes the pick, as far as there is one.
+    timed_count: configurations that the sweep timed on its machine, where a budget of time is held against these alone; None:
+    there is none, or all have a time from a table. doubt: why these times should not be believed, '' for nothing.
     """
 
     store: str
@@ -69,6 +74,8 @@ class PickOutcome:
     looser: tuple[OtherBudget, ...]
     tighter: tuple[OtherBudget, ...]
     nearest: PickedRow | None
+    timed_count: int | None = field(default=None, metadata=json_key("timed"))
+    doubt: str = ""
 
 
 def pick_by_budgets(path: Path, number: int | None, texts: Mapping[str, str]) -> PickOutcome:
@@ -97,6 +104,9 @@ class _Picker:
         if self._table.baseline is None:
             raise StoreError(f"{path}: the baseline is not among the finished trials; go on with the sweep")
         self._task = task_of_protocol(stored.provenance.protocol)
+        self._measured_ms: dict[str, float] = {}
+        self._timed_count: int | None = None
+        self._doubt = ""
         self._cost = cost_objective(stored.sweep.get("objectives") or ())
         self._costs = self._column(self._cost, "sweep again")
         self._values = np.array([self._in_unit(budget) for budget in budgets])
@@ -138,6 +148,8 @@ class _Picker:
             looser=tuple(looser),
             tighter=tuple(tighter),
             nearest=None if row is not None else self._nearest(),
+            timed_count=self._timed_count,
+            doubt=self._doubt,
         )
 
     def _all_but(self, within: NDArray[np.bool_], index: int) -> NDArray[np.bool_]:
@@ -207,13 +219,7 @@ class _Picker:
             column = 100 * column / column[self._table.baseline]
             return column
         if budget.unit == TIMES:
-            int8 = next((row for row, key in enumerate(self._table.keys) if set(split_key(key)[0]) == {_INT8}), None)
-            if int8 is None or not math.isfinite(column[int8]):
-                raise ConfigError(
-                    f"{self._path}: int8 everywhere has no figure here, of which {budget.written(budget.amount)} is; give "
-                    f"{'ms' if budget.option != BYTES else 'kB'} or % of the baseline"
-                )
-            ratios: NDArray[np.float64] = column / column[int8]
+            ratios: NDArray[np.float64] = column / self._int8_reference(budget, column)
             return ratios
         in_unit: NDArray[np.float64] = column / BYTE_UNITS.get(budget.unit, 1.0)
         return in_unit
@@ -225,13 +231,39 @@ class _Picker:
         findings = self._stored.findings
         rows = {name: row for name, row in (findings.get("picks") or {}).items()}
         rows |= {name: findings[name] for name in ("baseline", "recommended") if findings.get(name)}
-        measured = {rows[n]["precision"]: time["median_ms"] for n, time in (findings.get("times") or {}).items() if n in rows}
-        if not measured:
+        rows[EVERYWHERE_INT8] = {"precision": self._int8_key()}
+        times = {name: time for name, time in (findings.get("times") or {}).items() if name in rows}
+        if not times:
             raise ConfigError(
-                f"{self._path}: holds no times, which --max-time needs; `mpnet profile` writes a latency table, and the sweep "
-                "again with sweep.latency takes it; or leave --max-time out"
+                f"{self._path}: holds no times, which {TIME} needs; the same `mpnet sweep` again, without --no-time, times what "
+                f"it names; with a table of `mpnet profile` (sweep.latency) all have a time; or leave {TIME} out"
             )
-        return np.array([measured.get(key, math.nan) for key in self._table.keys], dtype=np.float64)
+        self._measured_ms = {rows[name]["precision"]: time["median_ms"] for name, time in times.items()}
+        self._timed_count = sum(key in self._measured_ms for key in self._table.keys)
+        self._doubt = next((doubt for time in times.values() if (doubt := doubt_of(build(Latency, time)))), "")
+        return np.array([self._measured_ms.get(key, math.nan) for key in self._table.keys], dtype=np.float64)
+
+    def _int8_key(self) -> str:
+        codes, suffix = split_key(self._table.keys[0])
+        return INT8.code * len(codes) + suffix
+
+    def _int8_reference(self, budget: Budget, column: NDArray[np.float64]) -> float:
+        """Return what int8 everywhere has, which amounts in `x` are times of. column: of all configurations."""
+        key, value = self._int8_key(), math.nan
+        if key in self._table.keys:
+            value = float(column[self._table.keys.index(key)])
+        elif budget.option == TIME:
+            value = self._measured_ms.get(key, math.nan)
+        if math.isfinite(value):
+            return value
+        written, unit = budget.written(budget.amount), "ms" if budget.option == TIME else "kB"
+        if budget.option == TIME and self._timed_count is not None:
+            reason, remedy = "was not timed", "the same `mpnet sweep` again, without --no-time, times it"
+        else:
+            reason, remedy = "has not been tried", "the same sweep with sweep.strategy=one_at_a_time tries it"
+        raise ConfigError(
+            f"{self._path}: int8 everywhere {reason}, of which {written} is; {remedy}, or give {unit} or % of the baseline's"
+        )
 
     def _loss_of(self, name: str) -> NDArray[np.float64] | None:
         """Return the loss of a measure on all images at hand, percent points; None where it was not measured."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mpnet.sweep.store import Subject, TrialStore
 from tests.cli.conftest import Mpnet, document_of
 from tests.report.made_store import make_store
 from tests.report.synthetic import configurations
@@ -115,4 +116,27 @@ def test_times_are_of_the_table_or_of_what_was_timed(mpnet: Mpnet, experiment: P
     timed = document_of(mpnet(*sweep))
     slowest = max(time["median_ms"] for time in timed["times"].values())
     row = document_of(mpnet("pick", timed["store"], "--max-time", f"{slowest + 1} ms", "--json"))["pick"]
-    assert row["precision"] in {timed["baseline"]["precision"], *(pick["precision"] for pick in timed["picks"].values())}
+    int8 = "q" * len(row["precision"])
+    assert row["precision"] in {int8, timed["baseline"]["precision"], *(pick["precision"] for pick in timed["picks"].values())}
+    # Times int8's, which is timed whether the sweep names it or not.
+    for factor, kept in ((1.0, True), (0.999, False)):
+        outcome = json.loads(mpnet("pick", timed["store"], "--max-time", f"{factor}x", "--json").stdout)
+        fits = any(t["median_ms"] <= factor * timed["times"]["int8"]["median_ms"] for t in timed["times"].values())
+        assert (outcome["pick"] is not None) == fits
+        assert fits or not kept
+    assert outcome["timed"] == len({entry["min_ms"] for entry in timed["times"].values()})
+    assert "no other one counts" in mpnet("pick", timed["store"], "--max-time", "90%").stdout
+    # A store whose sweep timed no int8 says what does.
+    with TrialStore.open_or_read(Path(timed["store"]), _subject(Path(timed["store"]))) as store:
+        for name in store.notes("findings"):
+            document = store.document(name)
+            assert document is not None
+            store.set_note(name, json.dumps({**document, "times": {"baseline": document["times"]["baseline"]}}))
+    process = mpnet("pick", timed["store"], "--max-time", "1.2x")
+    assert (process.returncode, process.stderr.count("\n")) == (2, 1)
+    assert "int8 everywhere was not timed, of which 1.2x is; the same `mpnet sweep` again" in process.stderr
+
+
+def _subject(path: Path) -> Subject:
+    with TrialStore.read(path) as store:
+        return store.subject

@@ -43,7 +43,7 @@ def test_baseline_and_picks_are_timed_once(tmp_path: Path, monkeypatch: pytest.M
     watch = Stopwatch()
     monkeypatch.setattr(timing, "passes_in_turn", watch)
     result = sweep(tmp_path, timed=True)
-    assert result.times.keys() == {"baseline", *result.picks}
+    assert result.times.keys() == {"baseline", "int8", *result.picks}
     assert result.times["baseline"].median_ms == 1.0
     repeated = sweep(tmp_path, timed=True)
     assert (repeated.computed, repeated.times, watch.rounds) == (0, result.times, 1)

@@ -46,6 +46,12 @@ def print_pick(outcome: PickOutcome, console: Console) -> None:
     if "--max-loss" in outcome.budgets:
         state = "is shown to keep" if row.is_shown else "keeps, on the images at hand and not shown,"
         console.print(f"The pick {state} --max-loss {outcome.budgets['--max-loss']}.")
+    if outcome.timed_count is not None:
+        doubt = f" Its times are unreliable ({outcome.doubt}); the same sweep measures them again." if outcome.doubt else ""
+        console.print(
+            f"{counted(outcome.timed_count, 'configuration')} of these were timed by the sweep, and no other one counts; "
+            f"with a table of `mpnet profile` (sweep.latency) all have a time.{doubt}"
+        )
     source = shlex.quote(f"{outcome.store}:{row.precision}")
     console.print(f"{program()} export {source} -o mixed.cfg", soft_wrap=True)
 
