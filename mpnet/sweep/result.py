@@ -332,6 +332,7 @@ class SweepResult:
     images:       of the data. objectives: measures that the front is made of, the first of accuracy before costs.
     precisions:   that layers may have. limits: on measures, by key of the constraints.
     recommended:  the configuration to take, None: none is, for the reason that not_recommended gives.
+    best_found:   what costs clearly less than a recommendation that is shown, and keeps the budget on the images at hand.
     best:         the cheapest under limits on accuracy, without them the safe or the most accurate one. nearest: to the limits,
                   where none keeps them.
     intervals_by: where the intervals of losses come from, in words.
@@ -339,7 +340,8 @@ class SweepResult:
     gap:          of own_front to the exact front; None until the whole space is known.
     store:        the file. table: what predicted latencies, None: nothing did.
     layers:       most harm first. layers_by_noise: most noise first, where the strategy screened; () in other sweeps.
-    verified:     in another engine, None: not asked for. times: of passes, by pick.
+    verified:     in another engine, None: not asked for. times: of passes, by pick, of the
+                  baseline and of int8 everywhere.
     """
 
     format: str = RESULT_FORMAT
@@ -368,6 +370,7 @@ class SweepResult:
     limits: Values = field(default_factory=dict)
     recommended: Recommendation | None = None
     not_recommended: str = field(default="", metadata=json_key(omit_default=True))
+    best_found: Recommendation | None = field(default=None, metadata=json_key(omit_default=True))
     best: FrontRow | None
     picks: Mapping[str, Pick] = field(default_factory=dict)
     safety: Safety | None = None

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mpnet.evaluation.noninferiority import Loss
+from mpnet.report.data.sweep_sentences import recommendation_text
 from mpnet.sweep import result as sweep_result
 from mpnet.sweep.choose.recommend import Evidence, budget_of, images_to_add, labelled_configurations, with_recommendation
 from mpnet.sweep.result import FrontRow, Holdout, LossBounds, NearestRow, Pick, Safety, SweepResult
@@ -65,6 +66,22 @@ def test_what_is_shown_comes_before_what_is_cheaper() -> None:
     assert outcome.recommended.reason == "shown to lose at most 3 agreement AP and 1 AP"
     assert outcome.recommended.saves == {"bit_operations": 40.0}
     assert [label for label, _ in labelled_configurations(outcome)] == ["recommended, safe", "smallest"]
+
+
+def test_beside_a_shown_but_dear_one_stands_the_cheapest_that_is_found() -> None:
+    evidence = Evidence({}, 120)
+    outcome = with_recommendation(result(picks={"safe": pick("fq")}, safety=safety("fq")), judge=lambda row, budget: evidence)
+    assert outcome.recommended is not None
+    assert outcome.recommended.precision == "fq"
+    assert outcome.best_found is not None
+    assert (outcome.best_found.precision, outcome.best_found.is_shown, outcome.best_found.more_images) == ("qf", False, 120)
+    assert recommendation_text(outcome) == (
+        "Recommended is fq: shown to lose at most 3 agreement AP and 1 AP. Cheaper is qf, which saves 60 % of the bit "
+        "operations instead of 40 %: best found, not shown: the cheapest that loses at most 3 agreement AP and 1 AP on the "
+        "images at hand; about 120 more images would tell."
+    )
+    assert with_recommendation(result(picks={"safe": pick("qf")}, safety=safety("qf"))).best_found is None
+    assert with_recommendation(result()).best_found is None
 
 
 def test_without_a_shown_one_it_is_the_cheapest_within_the_budget_and_says_how_many_images_would_tell() -> None:

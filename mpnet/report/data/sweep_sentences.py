@@ -6,14 +6,15 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Container, Mapping, Sequence
 
+from mpnet.config.measures import cost_objective, measure
 from mpnet.evaluation.compare import Interval
-from mpnet.messages import counted, number_text
+from mpnet.messages import counted, number_text, percent_text
 from mpnet.model.task import TASKS
 from mpnet.report.data.row_words import row_key
 from mpnet.report.data.summary import bounds
 from mpnet.report.data.words import clean
 from mpnet.speed.latency import Latency, doubt_of
-from mpnet.sweep.result import FailedLayer, SetLosses, SweepResult
+from mpnet.sweep.result import FailedLayer, Recommendation, SetLosses, SweepResult
 
 WHOLE_SETS = ("held_out", "all")
 """Sets of images that a loss is told on without saying which they are."""
@@ -50,12 +51,26 @@ def failed_text(failures: Sequence[FailedLayer], space: int | None = None) -> st
 
 
 def recommendation_text(result: SweepResult) -> str:
-    """Return what a sweep recommends and why, in a sentence that every output has; '' before it has a baseline."""
+    """Return what a sweep recommends and why, in words that every output has; '' before it has a baseline.
+
+    Where that is shown but dear, the cheapest that is found stands behind it.
+    """
     row = result.recommended
     if row is None:
         return f"Nothing is recommended: {result.not_recommended}." if result.baseline and result.not_recommended else ""
-    name = f"{row.words} ({row_key(row.precision, row.options)})" if row.words else row_key(row.precision, row.options)
-    return f"Recommended is {name}: {row.reason}."
+    sentence = f"Recommended is {_name_of(row)}: {row.reason}."
+    found = result.best_found
+    if found is not None:
+        cost = cost_objective(result.objectives)
+        savings = [f"{percent_text(r.saves[cost], 0)}" for r in (found, row) if cost in r.saves]
+        saves = f", which saves {savings[0]} of the {measure(cost).label} instead of {savings[1]}" if len(savings) == 2 else ""
+        sentence += f" Cheaper is {_name_of(found)}{saves}: {found.reason}."
+    return sentence
+
+
+def _name_of(row: Recommendation) -> str:
+    key = row_key(row.precision, row.options)
+    return f"{row.words} ({key})" if row.words else key
 
 
 def times_of(result: SweepResult) -> dict[str, Latency]:
@@ -70,12 +85,14 @@ def times_of(result: SweepResult) -> dict[str, Latency]:
 
 
 def time_lines(times: Mapping[str, Latency]) -> list[str]:
-    """Return sentences about a sweep's `times`: the baseline's time, which picks are slower, and any doubt."""
+    """Return sentences about a sweep's `times`: the baseline's and int8's, which picks are slower, and any doubt."""
     baseline = times.get("baseline")
     if baseline is None:
         return []
+    int8 = times.get("int8")
+    int8_text = "" if int8 is None else f", int8 everywhere {int8.median_ms:.2f} ms"
     lines = [
-        f"The baseline takes {baseline.median_ms:.2f} ms an image ({baseline.cpu}, {baseline.isa}, "
+        f"The baseline takes {baseline.median_ms:.2f} ms an image{int8_text} ({baseline.cpu}, {baseline.isa}, "
         f"{baseline.threads} thread{'' if baseline.threads == 1 else 's'})."
     ]
     doubts = [doubt for latency in times.values() if (doubt := doubt_of(latency))]

@@ -42,6 +42,9 @@ class Evidence:
     more_images: int | None = None
 
 
+DEAR = 1.2
+"""Cost of a shown recommendation, times that of the cheapest that is found, from which that one is named beside it."""
+
 Judge = Callable[[ConfigurationRow, Mapping[str, float]], Evidence]
 """Gives the evidence for a row and a budget, in percent points by measure."""
 
@@ -53,35 +56,43 @@ def with_recommendation(result: SweepResult, rows: Sequence[FrontRow] = (), judg
     """
     row, is_shown, words = _choose(result, rows)
     if row is None:
-        return replace(result, recommended=None, not_recommended=words)
-    budget = budget_of(result)
+        return replace(result, recommended=None, not_recommended=words, best_found=None)
+    recommended = _recommendation(result, row, is_shown, words, judge)
+    best_found = None
+    if is_shown and not row.is_baseline:
+        cheaper, reason = _find_cheapest(result, _candidates(result, rows))
+        if cheaper is not None and DEAR * _cost(result, cheaper) <= _cost(result, row):
+            best_found = _recommendation(result, cheaper, False, reason, judge)
+    return replace(result, not_recommended="", recommended=recommended, best_found=best_found)
+
+
+def _recommendation(
+    result: SweepResult, row: FrontRow | Pick, is_shown: bool, words: str, judge: Judge | None
+) -> Recommendation:
+    """Describe a row as what is recommended, with the evidence for it. words: the reason."""
+    budget, baseline = budget_of(result), result.baseline
     evidence = Evidence(_known_losses(result, row), _known_images(result, row))
     if judge is not None and not row.is_baseline:
         evidence = judge(row, budget)
     more_images = None if is_shown else evidence.more_images
     if more_images is not None:
         words += f"; about {more_images:,} more images would tell"
-    baseline = result.baseline
-    return replace(
-        result,
-        not_recommended="",
-        recommended=Recommendation(
-            precision=row.precision,
-            trial=row.trial,
-            is_baseline=row.is_baseline,
-            is_tried=row.is_tried,
-            options=row.options,
-            metrics=row.metrics,
-            held_out=row.held_out,
-            costs=row.costs,
-            losses=evidence.losses,
-            saves={} if baseline is None else savings(row.costs, baseline.costs),
-            words=row.words,
-            is_shown=is_shown,
-            reason=words,
-            more_images=more_images,
-            budget=budget,
-        ),
+    return Recommendation(
+        precision=row.precision,
+        trial=row.trial,
+        is_baseline=row.is_baseline,
+        is_tried=row.is_tried,
+        options=row.options,
+        metrics=row.metrics,
+        held_out=row.held_out,
+        costs=row.costs,
+        losses=evidence.losses,
+        saves={} if baseline is None else savings(row.costs, baseline.costs),
+        words=row.words,
+        is_shown=is_shown,
+        reason=words,
+        more_images=more_images,
+        budget=budget,
     )
 
 
@@ -182,18 +193,48 @@ def _choose(result: SweepResult, rows: Sequence[FrontRow]) -> tuple[FrontRow | P
         return None, False, f"nothing meets the limits ({limits_text(result.limits)})"
     if baseline is None:
         return None, False, "the baseline has no figures, so that no loss is known"
-    budget = budget_of(result)
-    candidates: dict[tuple[str, str], FrontRow | Pick] = {}
-    for row in (*result.picks.values(), *result.front, *rows, *(() if result.best is None else (result.best,))):
-        candidates.setdefault((row.precision, row.options), row)
+    budget, candidates = budget_of(result), _candidates(result, rows)
     shown = _shown_row(result, budget, candidates)
     if shown is not None:
         return shown, True, f"shown to lose at most {budget_text(budget)}"
+    counted = _counted_measures(result, baseline)
+    if not counted:
+        return None, False, _missing_text(budget)
+    best, reason = _find_cheapest(result, candidates)
+    if best is not None:
+        return best, False, reason
+    limit = budget_text({name: budget[name] for name in counted})
+    if _breaks_any(baseline, baseline, result.limits):
+        return None, False, f"nothing that keeps the limits ({limits_text(result.limits)}) loses at most {limit}"
+    return baseline, True, f"the baseline, because everything cheaper that was tried loses more than {limit}"
+
+
+def _candidates(result: SweepResult, rows: Sequence[FrontRow]) -> dict[tuple[str, str], FrontRow | Pick]:
+    """Return what may be recommended, by precision string and options."""
+    candidates: dict[tuple[str, str], FrontRow | Pick] = {}
+    for row in (*result.picks.values(), *result.front, *rows, *(() if result.best is None else (result.best,))):
+        candidates.setdefault((row.precision, row.options), row)
+    return candidates
+
+
+def _counted_measures(result: SweepResult, baseline: FrontRow) -> list[str]:
+    """Return the measures of the budget that losses are known of; none where one is required and not known."""
+    budget = budget_of(result)
     selecting, held_out = result.holdout.selecting, result.holdout.held_out
     counted = [name for name in budget if estimated_loss(baseline, baseline, name, selecting, held_out) is not None]
     is_required = result.safety is not None and result.safety.is_asked
-    if not counted or (is_required and len(counted) < len(budget)):
-        return None, False, _missing_text(budget)
+    return [] if is_required and len(counted) < len(budget) else counted
+
+
+def _find_cheapest(
+    result: SweepResult, candidates: Mapping[tuple[str, str], FrontRow | Pick]
+) -> tuple[FrontRow | Pick | None, str]:
+    """Return the cheapest that keeps the budget on the images at hand, and how that is said; None: there is none."""
+    baseline, budget = result.baseline, budget_of(result)
+    counted = [] if baseline is None else _counted_measures(result, baseline)
+    if baseline is None or not counted:
+        return None, ""
+    selecting, held_out = result.holdout.selecting, result.holdout.held_out
     shown_above = _shown_above(result, budget)
     fitting: list[tuple[float, float, str, FrontRow | Pick]] = []
     for name, row in candidates.items():
@@ -205,13 +246,11 @@ def _choose(result: SweepResult, rows: Sequence[FrontRow]) -> tuple[FrontRow | P
             loss <= budget[measure_name] for loss, measure_name in zip(known, counted, strict=True)
         ):
             fitting.append((_cost(result, row), max(known), row.precision, row))
+    if not fitting:
+        return None, ""
+    _, _, _, best = min(fitting, key=lambda entry: entry[:3])
     limit = budget_text({name: budget[name] for name in counted})
-    if fitting:
-        _, _, _, best = min(fitting, key=lambda entry: entry[:3])
-        return best, False, f"best found, not shown: the cheapest that loses at most {limit} on the images at hand"
-    if _breaks_any(baseline, baseline, result.limits):
-        return None, False, f"nothing that keeps the limits ({limits_text(result.limits)}) loses at most {limit}"
-    return baseline, True, f"the baseline, because everything cheaper that was tried loses more than {limit}"
+    return best, f"best found, not shown: the cheapest that loses at most {limit} on the images at hand"
 
 
 def _shown_row(
