@@ -154,6 +154,23 @@ log_option = click.option(
 """--log PROGRAM; opened with `report.tracking.open_tracker`."""
 
 
+def budget_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --max-loss, --max-time and --max-bytes; read with `budgets_of`."""
+    for name, help in (
+        ("--max-bytes", "Most bytes of weights: 600kB, 2MB, 1.5x (int8's), 30% of the baseline's."),
+        ("--max-time", "Most time of an image: 1.2x (int8's time), 3ms, 60% of the baseline's."),
+        ("--max-loss", "Most that is lost: '1 agreement', '0.5 AP', '2 %' of the baseline's AP; several with commas between."),
+    ):
+        function = click.option(name, metavar="BUDGET", help=help)(function)
+    return function
+
+
+def budgets_of(max_loss: str | None, max_time: str | None, max_bytes: str | None) -> dict[str, str]:
+    """Return the budgets that the options of `budget_options` name, by option."""
+    texts = {"--max-loss": max_loss, "--max-time": max_time, "--max-bytes": max_bytes}
+    return {option: text for option, text in texts.items() if text is not None}
+
+
 def with_unlabelled(overrides: tuple[str, ...], path: Path | None) -> tuple[str, ...]:
     """Return the values of --set and what --unlabelled says, whose path counts from the present folder."""
     return overrides if path is None else (*overrides, f"data.unlabelled={json.dumps(str(path.absolute()))}")

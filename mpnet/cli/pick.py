@@ -7,13 +7,12 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import declare
+from mpnet.cli.options import budget_options, budgets_of, declare
 from mpnet.cli.output import print_result
 from mpnet.errors import StoreError
 from mpnet.formats.documents import typed
 from mpnet.report.text.pick import print_pick
 from mpnet.resolve.pick import pick_by_budgets
-from mpnet.sweep.choose.budgets import BYTES, LOSS, TIME
 from mpnet.sweep.store.latest import store_at
 
 NOTHING_FITS = 1
@@ -26,13 +25,13 @@ NOTHING_FITS = 1
     quiet=False,
 )
 @click.argument("store")
-@click.option(LOSS, "loss", metavar="BUDGET", help="Most that is lost: '1 agreement', '0.5 AP', '2 %' of the baseline's AP.")
-@click.option(TIME, "time", metavar="BUDGET", help="Most time of an image: 1.2x (int8's time), 3ms, 60% of the baseline's.")
-@click.option(BYTES, "size", metavar="BUDGET", help="Most bytes of weights: 600kB, 2MB, 1.5x (int8's), 30% of the baseline's.")
+@budget_options
 @click.option(
     "--sweep", "number", type=click.IntRange(1), metavar="N", help="Which of the store's sweeps.  [default: the last]"
 )
-def command(store: str, loss: str | None, time: str | None, size: str | None, number: int | None, as_json: bool) -> None:
+def command(
+    store: str, max_loss: str | None, max_time: str | None, max_bytes: str | None, number: int | None, as_json: bool
+) -> None:
     """Pick the configuration of a sweep's STORE that fits budgets, from what is measured already.
 
     With --max-loss it is the cheapest that keeps all budgets, without it the most accurate one. It is printed with its
@@ -42,7 +41,7 @@ def command(store: str, loss: str | None, time: str | None, size: str | None, nu
     path = store_at(Path(store))
     if path is None:
         raise StoreError(f"{store}: is no store of a sweep; name the .sqlite file that `mpnet sweep` wrote, or its folder")
-    budgets = {option: text for option, text in ((LOSS, loss), (TIME, time), (BYTES, size)) if text is not None}
+    budgets = budgets_of(max_loss, max_time, max_bytes)
     outcome = pick_by_budgets(path, number, budgets)
     print_result(typed.as_json(outcome), as_json, lambda _, out: print_pick(outcome, out))
     if outcome.pick is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import FILE, FOLDER, PATH, declare, unlabelled_option
+from mpnet.cli.options import FILE, FOLDER, PATH, budget_options, budgets_of, declare, unlabelled_option
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
@@ -19,6 +19,7 @@ from mpnet.report.data.summary import sentences
 from mpnet.report.export import write_data, write_figures
 from mpnet.report.html.page import render
 from mpnet.report.statement import write_statement
+from mpnet.resolve.pick import pick_name
 from mpnet.resolve.stored import in_store
 from mpnet.sweep.store.latest import is_store, store_at
 
@@ -28,6 +29,7 @@ from mpnet.sweep.store.latest import is_store, store_at
     "mpnet report runs/aix/sweep.sqlite -o report.html --figures figures/ --data data/",
     "mpnet report runs/aix:balanced -o report.html",
     "mpnet report runs/aix/latest.sqlite --live",
+    "mpnet report runs/aix --max-loss '1 agreement' --max-bytes 2MB -o report.html",
     "mpnet report runs/aix:recommended --statement -o statement.pdf",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="STORE_OR_RUN...", type=PATH)
@@ -53,6 +55,7 @@ from mpnet.sweep.store.latest import is_store, store_at
 @unlabelled_option
 @click.option("--no-compute", is_flag=True, help="Show what is stored; run no network for what is not.")
 @click.option("--choose", metavar="KEY", help="Precision string of the configuration to show.  [default: the sweep's]")
+@budget_options
 @click.option(
     "--sweep",
     type=click.IntRange(1),
@@ -78,6 +81,9 @@ def command(
     unlabelled: Path | None,
     no_compute: bool,
     choose: str | None,
+    max_loss: str | None,
+    max_time: str | None,
+    max_bytes: str | None,
     sweep: int | None,
     as_statement: bool,
     live: bool,
@@ -96,6 +102,10 @@ def command(
     """
     if len(sources) == 1 and not sources[0].exists() and choose is None and sweep is None:
         path, sweep, choose = in_store(str(sources[0]))
+        sources = (path,)
+    budgets = budgets_of(max_loss, max_time, max_bytes)
+    if budgets:
+        path, choose = _pick(sources, sweep, budgets, choose)
         sources = (path,)
     if live:
         _watch(sources, sweep, port)
@@ -144,6 +154,19 @@ def command(
         f"{out} ({bytes_text(out_bytes)}, {seconds:.1f} s)"
         + (f" and {len(written) - 1} more files" if len(written) > 1 else "")
     )
+
+
+def _pick(sources: tuple[Path, ...], sweep: int | None, budgets: dict[str, str], choose: str | None) -> tuple[Path, str]:
+    """Return the store, and the name in it of what keeps budgets.
+
+    Raises: ConfigError for anything but one store, or a configuration that is named as well; as `pick_name`.
+    """
+    path = store_at(sources[0])
+    if len(sources) != 1 or path is None:
+        raise ConfigError(f"{', '.join(budgets)}: are of a sweep; name its store, or the folder of its results, alone")
+    if choose is not None:
+        raise ConfigError(f"{', '.join(budgets)}: {choose[:60]!r} names the configuration already; leave one of the two out")
+    return path, pick_name(path, sweep, budgets)
 
 
 def _watch(sources: tuple[Path, ...], sweep: int | None, port: int) -> None:

@@ -19,7 +19,7 @@ from mpnet.model.plan_key import split_key
 from mpnet.model.plan_words import PlanWords
 from mpnet.model.precision import INT8
 from mpnet.model.task import task_of_protocol
-from mpnet.resolve.stored_sweep import StoredSweep, read_sweep
+from mpnet.resolve.stored_sweep import StoredSweep, name_assignment, read_sweep
 from mpnet.speed.latency import Latency, doubt_of
 from mpnet.sweep.choose.budgets import BYTE_UNITS, BYTES, LOSS, PERCENT, TIME, TIMES, Budget, read_budgets
 from mpnet.sweep.choose.recommend import read_findings, shown_configurations
@@ -84,12 +84,37 @@ def pick_by_budgets(path: Path, number: int | None, texts: Mapping[str, str]) ->
     texts: budgets by option. Losses are those on all images at hand.
     Raises: ConfigError for what is no budget, or one that the store has no figures for; StoreError as `read_sweep`.
     """
+    return _open_picker(path, number, texts).outcome(texts)
+
+
+def pick_name(path: Path, number: int | None, texts: Mapping[str, str]) -> str:
+    """Return the name, in its store, of what `pick_by_budgets` picks.
+
+    Raises: StoreError where nothing keeps the budgets; as `pick_by_budgets`.
+    """
+    picker = _open_picker(path, number, texts)
+    outcome = picker.outcome(texts)
+    if outcome.pick is None:
+        nearest = "" if outcome.nearest is None else f"; nearest is {outcome.nearest.precision}"
+        raise StoreError(
+            f"{path}: none of its {outcome.count:,} configurations keeps {budgets_text(texts)}{nearest}: name that, or "
+            "loosen a budget"
+        )
+    return name_assignment(path, number, outcome.pick.precision, picker.options)
+
+
+def budgets_text(texts: Mapping[str, str]) -> str:
+    """Write budgets by option, as they were given: `--max-loss 1 AP, --max-bytes 2MB`."""
+    return ", ".join(f"{option} {text}" for option, text in texts.items())
+
+
+def _open_picker(path: Path, number: int | None, texts: Mapping[str, str]) -> _Picker:
     stored = read_sweep(path, None, number)
     task = task_of_protocol(stored.provenance.protocol)
     budgets = [budget for option, text in texts.items() for budget in read_budgets(option, text, task)]
     if not budgets:
         raise ConfigError("name a budget: --max-loss '1 agreement', --max-time 1.2x or --max-bytes 2MB")
-    return _Picker(path, stored, budgets).outcome(texts)
+    return _Picker(path, stored, budgets)
 
 
 class _Picker:
@@ -119,6 +144,11 @@ class _Picker:
         self._order[np.lexsort((np.array(self._table.keys), *ordered))] = np.arange(len(self._table))
         self._words = PlanWords.of_rows(stored.sweep.get("layers") or ())
         self._shown = self._find_shown()
+
+    @property
+    def options(self) -> str:
+        """Return the text of the option set that all configurations have."""
+        return self._stored.options
 
     def outcome(self, texts: Mapping[str, str]) -> PickOutcome:
         """Return what the budgets pick. texts: the budgets as they were given, by option."""
@@ -235,8 +265,8 @@ class _Picker:
         times = {name: time for name, time in (findings.get("times") or {}).items() if name in rows}
         if not times:
             raise ConfigError(
-                f"{self._path}: holds no times, which {TIME} needs; the same `mpnet sweep` again, without --no-time, times what "
-                f"it names; with a table of `mpnet profile` (sweep.latency) all have a time; or leave {TIME} out"
+                f"{self._path}: holds no times, which {TIME} needs; the same `mpnet sweep` again, without --no-time, times "
+                f"what it names; with a table of `mpnet profile` (sweep.latency) all have a time; or leave {TIME} out"
             )
         self._measured_ms = {rows[name]["precision"]: time["median_ms"] for name, time in times.items()}
         self._timed_count = sum(key in self._measured_ms for key in self._table.keys)

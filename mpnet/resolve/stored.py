@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Names on the command line to configurations: RUN, STORE, STORE:KEY or STORE:PICK; STORE:2/KEY of its second sweep.
+"""Names on the command line to configurations: RUN, STORE, STORE:KEY, STORE:PICK, STORE:max_loss=1 AP; STORE:2/KEY of sweep 2.
 
 A folder `runs/<name>` stands for its latest result, and as `runs/<name>:recommended` for its latest sweep.
 """
@@ -17,7 +17,9 @@ from mpnet.errors import StoreError
 from mpnet.formats.documents.typed import build
 from mpnet.messages import limits_text
 from mpnet.model.plan_key import short_key
+from mpnet.resolve.pick import pick_name
 from mpnet.resolve.stored_sweep import CHOSEN, chosen_key, name_assignment, read_sweep
+from mpnet.sweep.choose.budgets import budgets_in_name
 from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.choose.picks import PICK_RULES, rule_of
 from mpnet.sweep.choose.recommend import RECOMMENDED
@@ -133,13 +135,17 @@ def _name(path: Path, number: int | None, row: Mapping[str, object]) -> str:
 def in_store(source: str) -> tuple[Path, int | None, str | None]:
     """Return the path that `source` names, and of a store the sweep's number and the key.
 
-    A pick is given by its precision string, with `@2` of the second option set; None: of a sweep that has not ended.
-    Raises: StoreError for a pick that there is none of, or where nothing is recommended.
+    A pick, or what keeps budgets (`max_loss=1 AP, max_bytes=2MB`), is given by its precision string, with `@2` of the second
+    option set; None: of a sweep that has not ended.
+    Raises: StoreError for a pick that there is none of, or where nothing is recommended or keeps the budgets; ConfigError for
+    what is no budget.
     """
     path, key = split_source(source)
     number, key = _sweep_of(key)
     if is_store(path) and (key in PICK_RULES or key in (None, "", RECOMMENDED, CHOSEN, NEAREST)):
         key = _picked(path, number, key or RECOMMENDED)
+    if is_store(path) and (texts := budgets_in_name(key or "")):
+        key = pick_name(path, number, texts)
     return path, number, key
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mpnet.resolve.stored import in_store
 from mpnet.sweep.store import Subject, TrialStore
 from tests.cli.conftest import Mpnet, document_of
 from tests.report.made_store import make_store
@@ -95,6 +96,45 @@ def test_nothing_that_fits_ends_with_one(mpnet: Mpnet, store: Path) -> None:
 )
 def test_what_is_no_budget_ends_in_one_line(mpnet: Mpnet, store: Path, budgets: tuple[str, ...], words: str) -> None:
     process = mpnet("pick", store, *budgets)
+    assert (process.returncode, process.stderr.count("\n")) == (2, 1)
+    assert words in process.stderr
+
+
+BUDGETS = {"--max-loss": "5 agreement, 40 AP", "--max-bytes": "2x"}
+NAME = "max_loss=5 agreement, 40 AP, max_bytes=2x"
+
+
+def test_names_and_reports_take_the_same_budgets(mpnet: Mpnet, store: Path) -> None:
+    options = tuple(word for item in BUDGETS.items() for word in item)
+    picked = document_of(mpnet("pick", store, *options, "--json"))["pick"]["precision"]
+    for name in (NAME, "max_loss=5agreement,40AP,max_bytes=2x", "1/" + NAME.replace(", max_bytes", "; max_bytes")):
+        path, _, key = in_store(f"{store}:{name}")
+        assert (path, key) == (store, picked)
+    assert in_store(f"{store.parent}:{NAME}")[2] == picked
+    for source in ((f"{store}:{NAME}",), (store, *options)):
+        assert mpnet("report", *source, "--no-compute", "-o", "page.html").returncode == 0
+        assert f'title="{picked}"' in (store.parent / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("export", "STORE:max_size=2MB", "--to", "cfg"), "'max_size' is no budget; name max_loss, max_time, max_bytes"),
+        (("export", "STORE:max_bytes=2MB,max_bytes=1MB", "--to", "cfg"), "max_bytes is named twice; leave one of the two"),
+        (("export", "STORE:max_bytes=2 apples", "--to", "cfg"), "write a number and a unit (kB, MB, x, %)"),
+        (
+            ("export", "STORE:max_loss=0 agreement,max_bytes=1B", "--to", "cfg"),
+            "keeps --max-loss 0 agreement, --max-bytes 1B; nearest",
+        ),
+        (("report", "STORE", "--max-bytes", "1B"), "none of its 2,048 configurations keeps --max-bytes 1B"),
+        (("report", "STORE:ffffffffffq", "--max-bytes", "2x"), "leave one of the two out"),
+        (("report", "nothing-here", "--max-bytes", "2x"), "are of a sweep; name its store"),
+    ],
+)
+def test_budgets_that_nothing_keeps_or_knows_end_in_one_line(
+    mpnet: Mpnet, store: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    process = mpnet(*(argument.replace("STORE", str(store)) for argument in arguments))
     assert (process.returncode, process.stderr.count("\n")) == (2, 1)
     assert words in process.stderr
 

@@ -13,12 +13,12 @@ from mpnet.model.plan_key import short_key
 from mpnet.packages import program
 from mpnet.report.data.row_words import row_words
 from mpnet.report.text.terminal import print_table
-from mpnet.resolve.pick import PickedRow, PickOutcome
+from mpnet.resolve.pick import PickedRow, PickOutcome, budgets_text
 
 
 def print_pick(outcome: PickOutcome, console: Console) -> None:
     """Print the pick, its runner-up, what other budgets would give, and the command that exports the pick."""
-    budgets = ", ".join(f"{option} {text}" for option, text in outcome.budgets.items())
+    budgets = budgets_text(outcome.budgets)
     row = outcome.pick
     if row is None:
         console.print(f"None of {counted(outcome.count, 'configuration')} keeps {budgets}.")

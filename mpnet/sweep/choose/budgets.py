@@ -11,6 +11,8 @@ from mpnet.messages import shown
 from mpnet.model.task import Task
 
 LOSS, TIME, BYTES = "--max-loss", "--max-time", "--max-bytes"
+BUDGET_KEYS = {"max_loss": LOSS, "max_time": TIME, "max_bytes": BYTES}
+"""Options by their keys in files and in names of configurations."""
 PERCENT, TIMES = "%", "x"
 BYTE_UNITS = {"b": 1.0, "kb": 1e3, "mb": 1e6}
 _EXAMPLES = {LOSS: "'1 agreement'", TIME: "1.2x", BYTES: "2MB"}
@@ -58,6 +60,24 @@ def read_budgets(option: str, text: str, task: Task) -> list[Budget]:
     if len(set(measures)) < len(measures):
         raise ConfigError(f"{option}: {shown(text)} limits one measure twice; leave one of the two")
     return budgets
+
+
+def budgets_in_name(name: str) -> dict[str, str]:
+    """Return the budgets of a name such as `max_loss=1 agreement, 0.5 AP, max_bytes=2MB`, by option; {} where it has none.
+
+    Raises: ConfigError for a budget that there is none of, or one that is named twice.
+    """
+    if "=" not in name:
+        return {}
+    texts: dict[str, str] = {}
+    for part in re.split(r"[,;]\s*(?=[A-Za-z_]+\s*=)", name):
+        key, _, text = (piece.strip() for piece in part.partition("="))
+        if key not in BUDGET_KEYS:
+            raise ConfigError(f"{shown(name)}: {shown(key)} is no budget; name {', '.join(BUDGET_KEYS)}, such as max_bytes=2MB")
+        if BUDGET_KEYS[key] in texts:
+            raise ConfigError(f"{shown(name)}: {key} is named twice; leave one of the two")
+        texts[BUDGET_KEYS[key]] = text
+    return texts
 
 
 def _units(option: str, task: Task) -> dict[str, str]:
