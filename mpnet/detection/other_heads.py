@@ -85,7 +85,6 @@ def ready_head(tensor: Floats, head: OtherHead, anchors: Floats, context: HeadCo
         "grid_w": grid_w,
         "anchors": len(anchors),
         "entries": head.entries,
-        "classes": head.classes,
         "out_classes": context.classes,
         "classes_by": CLASSES_BY.index(head.classes_by),
         "point": POINTS.index(head.point),
@@ -96,7 +95,7 @@ def ready_head(tensor: Floats, head: OtherHead, anchors: Floats, context: HeadCo
         "threshold": context.confidence,
         "groups": 0 if tree is None else len(tree.starts) - 1,
     }
-    kernels.ready_head(fields, arrays, anchors, tensor, n * grid_h * grid_w, out)
+    kernels.ready_head(fields, arrays, anchors, head.classes, tensor, n * grid_h * grid_w, out)
     return out
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from mpnet.engine.layout import Layout, Step
 from mpnet.engine.operations import Dequantize, Operation, Quantize, Transfer
 from mpnet.engine.plan import Plan, layout_of, plan_of
-from mpnet.kernels.calls import Kernels
 from mpnet.kernels.device import HOST
+from mpnet.kernels.implementation import Kernels
 from mpnet.model.precision import Precision
 
 

@@ -22,8 +22,8 @@ from mpnet.engine.prepared_cache import PreparedCache
 from mpnet.engine.rules import kernel_activation
 from mpnet.errors import ConfigError, EngineError, KernelError, PrecisionError
 from mpnet.formats.files.cache import FileCache
-from mpnet.kernels.calls import Kernels
 from mpnet.kernels.device import HOST
+from mpnet.kernels.implementation import Kernels
 from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.model.network import NetworkSpec, ShortcutSpec
 from mpnet.model.precision import Precision

@@ -15,8 +15,8 @@ from mpnet import __version__
 from mpnet.config.identity import ARITHMETIC_VERSION, digest_of
 from mpnet.engine.operations import Convolve, IntegerConvolve
 from mpnet.formats.files.cache import FileCache
-from mpnet.kernels.calls import Kernels
 from mpnet.kernels.core import LIBRARY_PATH, PACK_VERSION
+from mpnet.kernels.implementation import Kernels
 from mpnet.kernels.interface import PackedConv
 from mpnet.model.network import ConvolutionSpec, NetworkSpec
 from mpnet.model.weights import Weights

@@ -3,23 +3,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
+from mpnet.arrays import DType
 from mpnet.config.limits import MAX_THREADS
 from mpnet.errors import KernelError
 from mpnet.kernels.device import HostStorage, Storage, Values
 from mpnet.kernels.interface import ACTIVATION_CODE, ConvShape
 from mpnet.model.precision import STORED_TYPES
 
-Types = tuple[np.dtype[Any], ...]
+Types = tuple[DType, ...]
 FLOAT: Types = (np.dtype(np.float32),)
 INT: Types = (np.dtype(np.int32),)
 WIDE_INT: Types = (np.dtype(np.int64),)
 REALS: Types = tuple(stored.dtype for stored in STORED_TYPES.values() if not stored.is_code)
 CODES: Types = tuple(stored.dtype for stored in STORED_TYPES.values() if stored.is_code)
 ANY: Types = REALS + CODES
+KernelArgument = Values | DType | int | float
+"""An argument of a function of csrc/mpnet.h: a tensor for an address, a dtype for a type."""
+ConvFields = dict[str, KernelArgument]
+"""Fields of mp_conv_args by name, as such arguments."""
 
 
 def check(values: Values, what: str, types: Types, shape: tuple[int, ...] | None = None) -> None:
@@ -39,7 +44,7 @@ def check(values: Values, what: str, types: Types, shape: tuple[int, ...] | None
         raise KernelError(f"{what} has shape {array.shape}; it must be {shape}")
 
 
-def _check_foreign(values: Any, what: str, types: Types, shape: tuple[int, ...] | None) -> None:
+def _check_foreign(values: object, what: str, types: Types, shape: tuple[int, ...] | None) -> None:
     """Refuse memory of another device by its type and shape, and what is no tensor at all."""
     if not isinstance(values, Storage):
         raise KernelError(f"{what} is a {type(values).__name__}; pass a NumPy array")
@@ -101,8 +106,9 @@ def activation_code(word: str, words: Sequence[str]) -> int:
     return ACTIVATION_CODE[word]
 
 
-def check_codes(low: int, high: int, dtype: np.dtype[Any]) -> None:
-    """Check that codes from low to high fit an integer type. Raises: KernelError."""
-    smallest, largest = np.iinfo(dtype).min, np.iinfo(dtype).max
+def check_codes(low: int, high: int, dtype: DType) -> None:
+    """Check that codes from low to high fit a type of codes. Raises: KernelError."""
+    beyond = 1 << (8 * dtype.itemsize - 1)
+    smallest, largest = -beyond, beyond - 1
     if not smallest <= low <= high <= largest:
         raise KernelError(f"codes from {low} to {high} do not fit; they must lie in [{smallest}, {largest}]")

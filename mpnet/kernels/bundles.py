@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Sequence
 
 from mpnet.kernels._core import ffi
+from mpnet.kernels.core import CFields
 
 
 def record_size(kind: str) -> int:
@@ -13,11 +14,11 @@ def record_size(kind: str) -> int:
     return int(ffi.sizeof(kind))
 
 
-def record(kind: str, fields: Mapping[str, Any]) -> bytes:
+def record(kind: str, fields: CFields) -> bytes:
     """Return a record of this C type; fields that are not given are 0."""
     return bytes(ffi.buffer(ffi.new(f"{kind} *", dict(fields))))
 
 
-def records(kind: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
+def records(kind: str, rows: Sequence[CFields]) -> bytes:
     """Return records of this C type, one after the other."""
     return bytes(ffi.buffer(ffi.new(f"{kind}[]", [dict(row) for row in rows])))

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mpnet.arrays import Array
 
 
 @dataclass(eq=False)
@@ -20,14 +22,14 @@ class Call:
     scaled_mode:   of a call that finds scales of ranges: the mode, which cannot scale every range; else ''.
     """
 
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
+    function: Callable[..., int | None]
+    arguments: tuple[object, ...]
     input_index: int | None = None
-    keep: tuple[Any, ...] = field(default=(), repr=False)
+    keep: tuple[object, ...] = field(default=(), repr=False)
     scratch_bytes: int = 0
     scaled_mode: str = ""
 
-    def set_input(self, x: NDArray[Any]) -> None:
+    def set_input(self, x: Array) -> None:
         """Let the next call read another array of the same type and shape, which the caller keeps alive."""
         if self.input_index is not None:
             arguments = list(self.arguments)
@@ -42,6 +44,6 @@ class Call:
     def use_scratch(self, memory: NDArray[np.uint8]) -> None:
         """Let it use this memory, of at least scratch_bytes and aligned to 64, for intermediate values."""
 
-    def _as_argument(self, x: NDArray[Any]) -> Any:
+    def _as_argument(self, x: Array) -> object:
         """Return what stands for the input among the arguments: the array, or its address."""
         return x

@@ -9,12 +9,12 @@ scaled dynamically is so per image, and no result depends on N, on the number of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Sequence
+from typing import Sequence, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpnet.errors import KernelError, NonFiniteError
+from mpnet.arrays import Array
+from mpnet.errors import KernelError
 from mpnet.kernels import arguments
 from mpnet.kernels.arguments import (
     ANY,
@@ -22,7 +22,8 @@ from mpnet.kernels.arguments import (
     FLOAT,
     INT,
     REALS,
-    WIDE_INT,
+    ConvFields,
+    KernelArgument,
     activation_code,
     check,
     check_images,
@@ -30,19 +31,54 @@ from mpnet.kernels.arguments import (
     code_of,
 )
 from mpnet.kernels.call import Call
-from mpnet.kernels.codes import CScheme, scale_call
+from mpnet.kernels.codes import CScheme, ParamsArray, scale_call
+from mpnet.kernels.conv_fields import code_fields, conversion_fields, integer_fields, output_fields
 from mpnet.kernels.device import HOST, Device, Storage, Values, array_of
-from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, CodeRules, ConvShape, IntegerOutput, PackedConv, TensorQuant
+from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, CodeRules, IntegerOutput, PackedConv
 from mpnet.kernels.memory import aligned, scratch
-from mpnet.kernels.scales import ImageScales, per_image, scales_of
-from mpnet.model.precision import Precision
+from mpnet.kernels.scales import ImageScales, Quant, per_image, scales_of
 from mpnet.model.quantization import ROUNDINGS
 
-Floats = NDArray[np.float32]
 _TENSORS = (np.ndarray, Storage)
+_Argument = TypeVar("_Argument", bound=KernelArgument)
 DEFAULT_RULES = CodeRules()
-Quant = TensorQuant | ImageScales | None
-"""How images of codes map to reals: given as such, or ready with the reciprocals."""
+
+
+class CallMaker(ABC):
+    """What makes the calls of one implementation of the kernels, of arguments that fit.
+
+    name: of the implementation, as reports show it. device: where the tensors of its calls lie.
+    """
+
+    name: str
+    device: Device = HOST
+
+    @abstractmethod
+    def takes_sums(self, packed: PackedConv) -> bool:
+        """Return whether `Binder.conv` takes and gives sums with these weights.
+
+        It does with codes, unless a faster algorithm than adding one product after the other was chosen for them.
+        """
+
+    @abstractmethod
+    def call(self, function: str, x: Values, *rest: KernelArgument) -> Call:
+        """Return the call of mp_<function>, which takes what csrc/mpnet.h says: tensors for addresses, dtypes for types.
+
+        Tensors lie on the kernels' device; on the CPU they may be arrays as well.
+        """
+
+    @abstractmethod
+    def conv_call(self, packed: PackedConv, x: Values, fields: ConvFields) -> Call:
+        """Return the call of mp_conv. fields: of mp_conv_args, as `call` takes them."""
+
+    def ranges_to_scales(self, ranges: Storage, params: Storage, scales: ImageScales, scheme: CScheme, mode: str) -> list[Call]:
+        """Return the calls of `Binder.ranges_to_scales`."""
+        function, arguments = scale_call(array_of(ranges), array_of(params), scheme)
+        calls = [Call(function, arguments, keep=(ranges, params), scaled_mode=mode)]
+        if params.size > 1:
+            columns = [(array_of(getattr(scales, name)), name) for name in ("scale", "inv_scale", "zero_point", "offset")]
+            calls.append(Call(_spread, (array_of(params), columns)))
+        return calls
 
 
 class Binder:
@@ -55,7 +91,7 @@ class Binder:
     Raises: KernelError that names the argument that does not fit.
     """
 
-    def __init__(self, kernels: Kernels, threads: int) -> None:
+    def __init__(self, kernels: CallMaker, threads: int) -> None:
         self._kernels = kernels
         self._device = kernels.device
         self._threads = arguments.check_threads(threads)
@@ -122,7 +158,7 @@ class Binder:
         check_output(out, x)
         check(bias, "bias", FLOAT, (shape.out_channels,))
         # Named as in mp_conv_args.
-        fields: dict[str, Any] = {
+        fields: ConvFields = {
             "images": images,
             "threads": self._threads,
             "out": out,
@@ -131,17 +167,9 @@ class Binder:
             "activation": activation_code(activation, ALL_ACTIVATIONS),
         }
         if precision.carries_scale:
-            scale, zero_point, offset = per_image(in_scales, images, "in_quant", "scale", "zero_point", "offset")
-            if weight_scale is None:
-                raise KernelError("weight_scale is missing; a convolution of codes needs one value per output channel")
-            check(weight_scale, "weight_scale", FLOAT, (shape.out_channels,))
-            fields |= {"weight_scale": weight_scale, "in_scale": scale, "in_zero_point": zero_point, "in_offset": offset}
+            fields |= code_fields(packed, images, in_scales, weight_scale)
         if converts is not None:
-            fields |= {"converts": 1, "in_type": x.dtype}
-            if precision.carries_scale:
-                [inv_scale] = per_image(in_scales, images, "in_quant", "inv_scale")
-                arguments.check_codes(converts.low, converts.high, precision.stored.dtype)
-                fields |= {"in_inv_scale": inv_scale} | _rule_fields("in", converts)
+            fields |= conversion_fields(precision, x, images, in_scales, converts)
         if sums is not None or out.dtype in INT:
             if not self._kernels.takes_sums(packed):
                 raise KernelError("sums are neither taken nor given by this convolution; see takes_sums")
@@ -152,15 +180,11 @@ class Binder:
             if out.dtype in INT:
                 fields |= {"gives_sums": 1, "out_type": FLOAT[0]}
         if out.dtype in CODES:
-            inv_scale, zero_point = per_image(
-                scales_of(out_quant, "out_quant", written=True), images, "out_quant", "inv_scale", "zero_point"
-            )
-            arguments.check_codes(out_rules.low, out_rules.high, out.dtype)
-            fields |= {"out_inv_scale": inv_scale, "out_zero_point": zero_point} | _rule_fields("out", out_rules)
+            fields |= output_fields(out, images, out_quant, out_rules)
         if integer is not None:
-            if out.dtype not in CODES or not precision.carries_scale or ranges is not None or sums is not None:
+            if ranges is not None or sums is not None:
                 raise KernelError("whole numbers make codes of codes, neither measured nor continued")
-            fields |= _integer_fields(integer, shape.out_channels, precision.multiplies_bytes and out.dtype == np.int8)
+            fields |= integer_fields(integer, packed, out)
         if ranges is not None:
             if pool and out.dtype in CODES:
                 raise KernelError("ranges are not measured of pooled codes; their scale is known")
@@ -176,12 +200,12 @@ class Binder:
         self._convolutions.append(call)
         return call
 
-    def _call(self, function: str, x: Values, *rest: Any) -> Call:
+    def _call(self, function: str, x: Values, *rest: KernelArgument) -> Call:
         if self._device is not HOST:
             x, rest = self._placed(x), tuple(map(self._placed, rest))
         return self._kernels.call(function, x, *rest, self._threads)
 
-    def _placed(self, value: Any) -> Any:
+    def _placed(self, value: _Argument) -> _Argument | Storage:
         """Return an argument as kernels of another device take it: constants uploaded. Raises: KernelError."""
         if isinstance(value, np.ndarray):
             return self._device.constant(value)
@@ -189,7 +213,7 @@ class Binder:
             raise KernelError(f"a tensor {value!r} went to kernels of {self._device.name}; transfer it first")
         return value
 
-    def call(self, function: str, x: Values, *rest: Any) -> Call:
+    def call(self, function: str, x: Values, *rest: KernelArgument) -> Call:
         """Return a call of mp_<function>, which has no method here; its arguments are as csrc/mpnet.h declares them."""
         for array in (x, *rest):
             if isinstance(array, _TENSORS):
@@ -327,164 +351,7 @@ class Binder:
         return self._call("add", a, b, out, a.dtype, out.dtype, code, a.size)
 
 
-def _rule_fields(side: str, rules: CodeRules) -> dict[str, Any]:
-    """Return the fields of mp_conv_args that say how codes are made. side: in or out. Raises: KernelError."""
-    rounding = code_of(rules.rounding, ROUNDINGS, "rounding")
-    return {f"{side}_low": rules.low, f"{side}_high": rules.high, f"{side}_rounding": rounding}
-
-
-def _integer_fields(integer: IntegerOutput, channels: int, is_narrow: bool) -> dict[str, Any]:
-    """Return the fields of mp_conv_args for sums that become codes by integers. is_narrow: of a bias of 32 bits.
-
-    Raises: KernelError.
-    """
-    check(integer.bias, "integer bias", INT if is_narrow else WIDE_INT, (channels,))
-    check(integer.multiplier, "integer multiplier", INT, (channels,))
-    check(integer.shift, "integer shift", INT, (channels,))
-    fields: dict[str, Any] = {"integer_bias": integer.bias, "multiplier": integer.multiplier, "shift": integer.shift}
-    if integer.leaky is not None:
-        low, high = integer.leaky.bounds
-        fields |= {"leaky_multiplier": integer.leaky.multiplier, "leaky_shift": integer.leaky.shift}
-        fields |= {"leaky_low": low, "leaky_high": high}
-    return fields
-
-
-def _at_once(bind: Callable[..., Call | list[Call]], name: str) -> Callable[..., None]:
-    """Return a method of `Kernels` that runs the calls of one of `Binder` as soon as they are made. name: for messages."""
-
-    def run(kernels: Kernels, *arguments: Any, threads: int = 1, **options: Any) -> None:
-        arrays: list[tuple[NDArray[Any], Storage]] = []
-        if kernels.device is not HOST:
-            arguments = _uploaded(arguments, kernels.device, arrays)
-            options = {key: _uploaded(value, kernels.device, arrays) for key, value in options.items()}
-        binder = Binder(kernels, threads)
-        calls = bind(binder, *arguments, **options)
-        binder.finish(at_once=True)
-        for call in calls if isinstance(calls, list) else [calls]:
-            kernels.run_call(call, name)
-        for array, storage in arrays:
-            if array.flags.writeable:
-                kernels.device.download(storage, array)
-
-    run.__doc__ = bind.__doc__
-    return run
-
-
-def _uploaded(value: Any, device: Device, arrays: list[tuple[NDArray[Any], Storage]]) -> Any:
-    """Return an argument with a copy on the device in place of each array; both are added to `arrays`."""
-    if isinstance(value, np.ndarray):
-        arrays.append((value, device.upload(value)))
-        return arrays[-1][1]
-    if type(value) in (list, tuple):
-        return type(value)(_uploaded(item, device, arrays) for item in value)
-    return value
-
-
-class Kernels(ABC):
-    """One implementation of the kernels: an ISA level's C table, the NumPy oracle, or those of another device.
-
-    Its methods make the calls of `Binder`'s and run them at once; engines bind calls and run them many times. `threads`
-    never changes a result. Raises: KernelError for arguments that do not fit.
-    name:   of the level, as reports show it. device: where the tensors of its calls lie.
-    """
-
-    name: str
-    device: Device = HOST
-
-    @property
-    def host_kernels(self) -> Kernels:
-        """Return the kernels of the CPU, which run what these do not support."""
-        assert self.device is HOST
-        return self
-
-    def supports(self, function: str, precision: Precision) -> bool:
-        """Return whether calls of mp_<function> can be made for tensors of this precision; of `conv`, for weights of it.
-
-        Beside the functions of csrc/mpnet.h: `integer_conv`, a convolution that gives codes by integers alone, and
-        `ranges_to_params`, which is `ranges_to_scales` here.
-        """
-        return True
-
-    @abstractmethod
-    def precisions(self) -> tuple[str, ...]:
-        """Return the names of the precisions that it computes."""
-
-    @abstractmethod
-    def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
-        """Pack the weights of a convolution.
-
-        weights: (out, in/groups, kh, kw), float32 (int8 for codes); rounded to half here for fp16.
-        """
-
-    def adopt_packed(self, shape: ConvShape, precision: Precision, data: NDArray[np.uint8]) -> PackedConv | None:
-        """Adopt weights that these kernels packed in another process, whose bytes are whole; None when they do not fit.
-
-        data: aligned to 64; read only.
-        """
-        return None
-
-    @abstractmethod
-    def takes_sums(self, packed: PackedConv) -> bool:
-        """Return whether `Binder.conv` takes and gives sums with these weights.
-
-        It does with codes, unless a faster algorithm than adding one product after the other was chosen for them.
-        """
-
-    @abstractmethod
-    def call(self, function: str, x: Values, *rest: Any) -> Call:
-        """Return the call of mp_<function>, which takes what csrc/mpnet.h says: tensors for addresses, dtypes for types.
-
-        Tensors lie on the kernels' device; on the CPU they may be arrays as well.
-        """
-
-    @abstractmethod
-    def conv_call(self, packed: PackedConv, x: Values, fields: dict[str, Any]) -> Call:
-        """Return the call of mp_conv. fields: of mp_conv_args, as `call` takes them."""
-
-    def ranges_to_scales(self, ranges: Storage, params: Storage, scales: ImageScales, scheme: CScheme, mode: str) -> list[Call]:
-        """Return the calls of `Binder.ranges_to_scales`."""
-        function, arguments = scale_call(array_of(ranges), array_of(params), scheme)
-        calls = [Call(function, arguments, keep=(ranges, params), scaled_mode=mode)]
-        if params.size > 1:
-            columns = [(array_of(getattr(scales, name)), name) for name in ("scale", "inv_scale", "zero_point", "offset")]
-            calls.append(Call(_spread, (array_of(params), columns)))
-        return calls
-
-    def check_status(self, status: int | None, what: str) -> None:
-        """Raise what a status other than MP_OK means."""
-        if status:
-            raise KernelError(f"{what}: status {status}")
-
-    def run_call(self, call: Call, what: str) -> None:
-        """Run a call and wait for it. what: it is, for messages. Raises: KernelError."""
-        self.check_status(call.function(*call.arguments), what)
-        failed = self.device.finish()
-        if failed is not None:
-            self.check_status(failed.status, what)
-
-    def value_range(self, x: NDArray[Any], *, threads: int = 1) -> Floats:
-        """Return the minimum and maximum of each image of reals, (n, 2). Raises: NonFiniteError when a value is not finite."""
-        ranges = np.empty((*np.shape(x)[:1], 2), np.float32)
-        try:
-            self._fill_range(x, ranges, threads=threads)
-        except NonFiniteError:
-            raise NonFiniteError("a tensor to be quantised holds NaN or infinity") from None
-        return ranges
-
-    _fill_range = _at_once(Binder.value_range, "value_range")
-    conv = _at_once(Binder.conv, "convolution")
-    quantize = _at_once(Binder.quantize, "quantize")
-    dequantize = _at_once(Binder.dequantize, "dequantize")
-    cast = _at_once(Binder.cast, "cast")
-    maxpool = _at_once(Binder.maxpool, "maxpool")
-    avgpool = _at_once(Binder.avgpool, "avgpool")
-    upsample = _at_once(Binder.upsample, "upsample")
-    concat = _at_once(Binder.concat, "concat")
-    take_channels = _at_once(Binder.take_channels, "take_channels")
-    add = _at_once(Binder.add, "add")
-
-
-def _spread(params: NDArray[Any], columns: Sequence[tuple[NDArray[Any], str]]) -> None:
+def _spread(params: ParamsArray, columns: Sequence[tuple[Array, str]]) -> None:
     """Copy fields of params (n,) to arrays of their own."""
     for array, name in columns:
         array[...] = params[name]

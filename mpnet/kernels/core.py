@@ -7,14 +7,23 @@ No file outside of mpnet/kernels imports the extension. What other rooms call st
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Callable, Mapping, Sequence, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array, DType
 from mpnet.errors import KernelError
 from mpnet.kernels import _core
 from mpnet.kernels._core import ffi, lib
+
+if TYPE_CHECKING:
+    from mpnet.kernels._core import CData, CType
+
+CArgument: TypeAlias = "Array | CData | int | float | None"
+"""What stands for an argument of a C function: an array for its address, None for NULL."""
+CFields: TypeAlias = "Mapping[str, CData | bytes | int | float | Sequence[float]]"
+"""Fields of a C struct by name, where it is made."""
 
 LIBRARY_PATH = str(_core.__file__)
 """The file of the extension, for keys of caches: another build may give other bytes."""
@@ -23,7 +32,7 @@ PACK_VERSION: int = lib.MP_PACK_VERSION
 OK: int = lib.MP_OK
 NONFINITE: int = lib.MP_NONFINITE
 """The status of a call that met NaN or infinity."""
-C_ARRAY: dict[Any, Any] = {
+C_ARRAY: dict[DType, CType[CData]] = {
     np.dtype(kind): ffi.typeof(f"{name}[]")
     for kind, name in (
         (np.float16, "char"),
@@ -41,12 +50,12 @@ C_ARRAY: dict[Any, Any] = {
 """What C takes a C-contiguous array of each dtype for; halves, which C has no type for, as bytes."""
 
 
-def address(array: NDArray[Any]) -> Any:
+def address(array: Array) -> CData:
     """Return a pointer to the values of a C-contiguous array, which it keeps alive."""
     return ffi.from_buffer(C_ARRAY[array.dtype], array)
 
 
-def c_arguments(*values: Any) -> list[Any]:
+def c_arguments(*values: CArgument) -> list[CData | int | float]:
     """Return the arguments of a C function: addresses of arrays, which are C-contiguous, NULL for None, all else as it is.
 
     The addresses keep their arrays alive.
@@ -64,9 +73,9 @@ def constant(name: str) -> int:
         ) from None
 
 
-def struct(kind: str, fields: Mapping[str, Any] | None = None) -> Any:
+def struct(kind: str, fields: CFields) -> CData:
     """Return a C struct of this kind; fields that are not given are 0. It does not keep alive what its fields point to."""
-    return ffi.new(f"{kind} *", dict(fields or {}))
+    return ffi.new(f"{kind} *", dict(fields))
 
 
 def check_status(status: int, what: str) -> None:
@@ -75,7 +84,7 @@ def check_status(status: int, what: str) -> None:
         raise KernelError(f"{what} refused its arguments (status {status})")
 
 
-def call(what: str, function: Any, *values: Any) -> None:
+def call(what: str, function: Callable[..., int], *values: CArgument) -> None:
     """Call a function of the C core with `c_arguments(*values)`.
 
     Raises: KernelError, which begins with `what`, unless it took them.
@@ -83,9 +92,10 @@ def call(what: str, function: Any, *values: Any) -> None:
     check_status(function(*c_arguments(*values)), what)
 
 
-def crc32c(content: Any) -> int:
+def crc32c(content: bytes | memoryview | Array) -> int:
     """Return the CRC-32C of bytes or of a C-contiguous array."""
-    return int(lib.mp_crc32c(0, ffi.from_buffer(content), memoryview(content).nbytes))
+    size = memoryview(content.data if isinstance(content, np.ndarray) else content).nbytes
+    return int(lib.mp_crc32c(0, ffi.from_buffer(content), size))
 
 
 def exponentials(x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array, DType, FloatArray
 from mpnet.errors import KernelError
 from mpnet.kernels.call import Call
 from mpnet.kernels.memory import aligned
@@ -29,7 +30,7 @@ class Storage:
 
     __slots__ = ("__weakref__", "device", "dtype", "shape")
 
-    def __init__(self, device: Device, shape: Dimensions, dtype: np.dtype[Any]) -> None:
+    def __init__(self, device: Device, shape: Dimensions, dtype: DType) -> None:
         self.device = device
         self.shape = shape
         self.dtype = dtype
@@ -44,15 +45,19 @@ class Storage:
         """Return the memory that the values take, in bytes."""
         return self.size * self.dtype.itemsize
 
-    def host(self) -> NDArray[Any]:
+    def host(self) -> Array:
         """Return the values as a NumPy array: the memory itself on the CPU, a copy of it elsewhere."""
         return self.device.download(self)
 
-    def cut(self, start_bytes: int, shape: Dimensions, dtype: np.dtype[Any]) -> Storage:
+    def floats(self) -> FloatArray:
+        """Return the values of a float32 tensor, as `host` does."""
+        return cast(FloatArray, self.host())
+
+    def cut(self, start_bytes: int, shape: Dimensions, dtype: DType) -> Storage:
         """Return a tensor that lies in this memory, from a byte on."""
         raise NotImplementedError
 
-    def lent(self, give_back: Callable[[Storage], Any]) -> Storage:
+    def lent(self, give_back: Callable[[Storage], object]) -> Storage:
         """Return this memory as another storage; `give_back` gets this one when nothing lies in the other any more."""
         raise NotImplementedError
 
@@ -86,15 +91,15 @@ class Device:
 
     name: str
 
-    def allocate(self, shape: Dimensions, dtype: np.dtype[Any]) -> Storage:
+    def allocate(self, shape: Dimensions, dtype: DType) -> Storage:
         """Return the memory for a tensor, of unknown content. Raises: MemoryError."""
         raise NotImplementedError
 
-    def upload(self, array: NDArray[Any], out: Storage | None = None) -> Storage:
+    def upload(self, array: Array, out: Storage | None = None) -> Storage:
         """Copy an array into the device's memory, into `out` where that is given, and return where it lies."""
         raise NotImplementedError
 
-    def download(self, storage: Storage, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    def download(self, storage: Storage, out: Array | None = None) -> Array:
         """Return a copy of a tensor of this device, in `out` where that is given, once all calls before have run."""
         raise NotImplementedError
 
@@ -102,7 +107,7 @@ class Device:
         """Wait until all calls have run. Returns the first that failed since the last time."""
         raise NotImplementedError
 
-    def constant(self, array: NDArray[Any]) -> Storage:
+    def constant(self, array: Array) -> Storage:
         """Return an array that nobody changes as long as it lives; a device may keep its copy for so long."""
         return self.upload(array)
 
@@ -130,7 +135,7 @@ class HostStorage(Storage):
 
     __slots__ = ("array",)
 
-    def __init__(self, array: NDArray[Any]) -> None:
+    def __init__(self, array: Array) -> None:
         self.array = array
         self.device = HOST
         self.shape = array.shape
@@ -141,17 +146,17 @@ class HostStorage(Storage):
         """Return the number of values."""
         return self.array.size
 
-    def host(self) -> NDArray[Any]:
+    def host(self) -> Array:
         """Return the array itself."""
         return self.array
 
-    def cut(self, start_bytes: int, shape: Dimensions, dtype: np.dtype[Any]) -> HostStorage:
+    def cut(self, start_bytes: int, shape: Dimensions, dtype: DType) -> HostStorage:
         """Return a view of the memory from a byte on, with this shape and type."""
         size_bytes = math.prod(shape) * dtype.itemsize
         content = self.array.reshape(-1).view(np.uint8)[start_bytes : start_bytes + size_bytes]
         return HostStorage(content.view(dtype).reshape(shape))
 
-    def lent(self, give_back: Callable[[Storage], Any]) -> HostStorage:
+    def lent(self, give_back: Callable[[Storage], object]) -> HostStorage:
         """Return the memory, which is given back when nothing refers to it any more."""
         # NumPy follows views to the array that owns the memory; behind a memoryview it stops at this one.
         memory = np.frombuffer(self.array.data, np.uint8)
@@ -172,18 +177,18 @@ class HostDevice(Device):
 
     name = "cpu"
 
-    def allocate(self, shape: Dimensions, dtype: np.dtype[Any]) -> HostStorage:
+    def allocate(self, shape: Dimensions, dtype: DType) -> HostStorage:
         """Allocate memory that is not initialised."""
         return HostStorage(np.empty(shape, dtype))
 
-    def upload(self, array: NDArray[Any], out: Storage | None = None) -> Storage:
+    def upload(self, array: Array, out: Storage | None = None) -> Storage:
         """Copy an array to `out`, or return it as storage where there is none."""
         if out is None:
             return HostStorage(np.ascontiguousarray(array))
         np.copyto(out.host(), array)
         return out
 
-    def download(self, storage: Storage, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    def download(self, storage: Storage, out: Array | None = None) -> Array:
         """Copy the storage to `out`, or return its array where there is none."""
         if out is None:
             return storage.host()
@@ -206,11 +211,11 @@ class HostDevice(Device):
 HOST = HostDevice()
 """The CPU."""
 
-Values = Storage | NDArray[Any]
+Values = Storage | Array
 """A tensor, or on the CPU a NumPy array, which is one there and a constant elsewhere."""
 
 
-def array_of(values: Values) -> NDArray[Any]:
+def array_of(values: Values) -> Array:
     """Return the array that kernels of the CPU read and write. Raises: KernelError for memory of another device."""
     if type(values) is HostStorage:
         return values.array
@@ -226,7 +231,7 @@ def copy_call(source: Storage, target: Storage) -> Call:
     return Call(_copy_across, (source, target))
 
 
-def _copy_in(array: NDArray[Any], target: Storage) -> None:
+def _copy_in(array: Array, target: Storage) -> None:
     target.device.upload(array, target)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import Any
 
 from mpnet import __version__
 from mpnet.kernels.isa import compiler, cpu_features
@@ -18,7 +17,7 @@ _DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
 _CPU_INFO_BYTES = 1 << 20
 
 
-def versions() -> dict[str, Any]:
+def versions() -> dict[str, str | None]:
     """Return the `versions` of a result: mpnet, python, numpy, opencv, pycocotools, compiler, platform, cpu."""
     import platform
 

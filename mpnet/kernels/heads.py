@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array
 from mpnet.errors import NonFiniteError
 from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import address, c_arguments, call, check_status, struct
+from mpnet.kernels.core import CFields, address, c_arguments, call, check_status, struct
 
 Floats = NDArray[np.float32]
 Boxes = tuple[NDArray[np.int64], NDArray[np.int32], Floats, Floats]
@@ -22,7 +23,7 @@ def likely_cells(
     first: int,
     anchors: int,
     confidence: float,
-    source: NDArray[Any],
+    source: Array,
     row_bytes: int,
     block: int,
     starts: NDArray[np.int64],
@@ -43,30 +44,26 @@ def likely_cells(
 
 
 def ready_head(
-    fields: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any] | None],
-    anchors: Floats,
-    tensor: Floats,
-    cells: int,
-    out: Floats,
+    fields: CFields, arrays: Mapping[str, Array | None], anchors: Floats, classes: int, tensor: Floats, cells: int, out: Floats
 ) -> None:
     """Make a head that is no [yolo] layer ready to be decoded like one.
 
-    fields: of mp_other_head; arrays: those of its fields that are arrays. tensor: the head's; out: the result.
+    fields: of mp_other_head but `classes` and the arrays, which `arrays` holds. tensor: the head's; out: the result.
     Raises: KernelError.
     """
     pointers = {name: ffi.NULL if array is None else address(array) for name, array in arrays.items()}
-    node = np.empty(fields["classes"], np.float32)
-    call("a head", lib.mp_ready_head, struct("mp_other_head", {**fields, **pointers}), anchors, tensor, cells, node, out)
+    node = np.empty(classes, np.float32)
+    head = struct("mp_other_head", {**fields, **pointers, "classes": classes})
+    call("a head", lib.mp_ready_head, head, anchors, tensor, cells, node, out)
 
 
-def ready_imported(fields: Mapping[str, Any], anchors: Floats | None, tensor: Floats, cells: int, out: Floats) -> None:
+def ready_imported(fields: CFields, anchors: Floats | None, tensor: Floats, cells: int, out: Floats) -> None:
     """Make another program's head ready. fields: of mp_imported_head. Raises: KernelError."""
     call("a head", lib.mp_ready_imported, struct("mp_imported_head", fields), anchors, tensor, cells, out)
 
 
 def decode_yolo(
-    fields: Mapping[str, Any],
+    fields: CFields,
     anchors: Floats,
     tensor: Floats,
     starts: NDArray[np.int64] | None,

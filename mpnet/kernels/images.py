@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import c_arguments, call, struct
+from mpnet.kernels.core import c_arguments, call
 
 Fitted = tuple[int, int, tuple[float, float, float, float]]
 """Width and height of the content in pixels; x offset, y offset, width, height relative to the network's input."""
@@ -34,7 +34,7 @@ def decode_jpeg(data: bytes, width: int, height: int, scratch: NDArray[np.uint64
 
 def fit(image_width: int, image_height: int, net_width: int, net_height: int, mode: int) -> Fitted:
     """Return how an image lies in the network's input; sizes in pixels, mode: MP_STRETCH or another. Raises: KernelError."""
-    fitted = struct("mp_geometry")
+    fitted = ffi.new("mp_geometry *")
     call("resizing", lib.mp_fit, image_width, image_height, net_width, net_height, mode, fitted)
     x, y, width, height = fitted.relative
     return int(fitted.width), int(fitted.height), (x, y, width, height)
@@ -46,4 +46,4 @@ def preprocess(image: NDArray[np.uint8], out: NDArray[np.float32], mode: int, bl
     net_height, net_width = out.shape[1:3]
     scratch = np.empty(lib.mp_preprocess_scratch(width, net_width, net_height), np.uint8)
     sizes, rules = (width, height, net_width, net_height), (mode, blend_last_row)
-    call("resizing", lib.mp_preprocess, np.ascontiguousarray(image), *sizes, *rules, scratch, out, struct("mp_geometry"))
+    call("resizing", lib.mp_preprocess, np.ascontiguousarray(image), *sizes, *rules, scratch, out, ffi.new("mp_geometry *"))

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array
 from mpnet.kernels.core import constant
 from mpnet.model.layer import KERNEL_ACTIVATIONS, MAPPED_ACTIVATIONS
 from mpnet.model.precision import Precision
@@ -93,8 +94,8 @@ class PackedConv:
     precision: Precision
     made_by: str
     size_bytes: int
-    data: NDArray[Any] = field(repr=False)
-    c_shape: Any = field(repr=False, default=None)
+    data: Array = field(repr=False)
+    c_shape: object = field(repr=False, default=None)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class IntegerOutput(NamedTuple):
     leaky: LeakyReLU after that, or None.
     """
 
-    bias: NDArray[Any]
+    bias: NDArray[np.int32 | np.int64]
     multiplier: NDArray[np.int32]
     shift: NDArray[np.int32]
     leaky: LeakySteps | None = None

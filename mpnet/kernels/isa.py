@@ -11,11 +11,14 @@ import functools
 import itertools
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mpnet.errors import KernelError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.native import NativeKernels
+
+if TYPE_CHECKING:
+    from mpnet.kernels._core import CData
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class IsaLevel:
 
 
 @functools.lru_cache(maxsize=1)
-def _tables() -> dict[str, Any]:
+def _tables() -> dict[str, CData]:
     """Name -> C table, best first."""
     tables = (lib.mp_table_at(i) for i in range(lib.mp_table_count()))
     return {ffi.string(lib.mp_table_name(table)).decode(): table for table in tables}

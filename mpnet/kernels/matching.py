@@ -6,31 +6,29 @@ Arguments are those of the C function of the same name, in its order, which csrc
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels._core import lib
-from mpnet.kernels.core import call
+from mpnet.kernels.core import CArgument, call
 
 
-def match_coco(*arguments: Any) -> None:
+def match_coco(*arguments: CArgument) -> None:
     """Match detections with labels as COCO does. Raises: KernelError."""
     call("matching", lib.mp_match_coco, *arguments)
 
 
-def order_by_category(*arguments: Any) -> None:
+def order_by_category(*arguments: CArgument) -> None:
     """Order detections by category, then falling score. Raises: KernelError."""
     call("matching", lib.mp_order_by_category, *arguments)
 
 
-def best_overlap(*arguments: Any) -> None:
+def best_overlap(*arguments: CArgument) -> None:
     """Find for each detection the label that it overlaps best. Raises: KernelError."""
     call("matching", lib.mp_best_overlap, *arguments)
 
 
-def average_precision(*arguments: Any) -> None:
+def average_precision(*arguments: CArgument) -> None:
     """Compute 101-point average precision and recall. Raises: KernelError."""
     call("average precision", lib.mp_average_precision, *arguments)
 

@@ -8,30 +8,34 @@ used from several threads at once.
 from __future__ import annotations
 
 from dataclasses import astuple
-from typing import Any, Iterable
+from typing import TYPE_CHECKING, Iterable, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array, DType
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.arguments import FLOAT, check
+from mpnet.kernels.arguments import FLOAT, ConvFields, KernelArgument, check
 from mpnet.kernels.call import Call
-from mpnet.kernels.calls import Kernels
 from mpnet.kernels.core import C_ARRAY, address
 from mpnet.kernels.device import HostStorage, Storage, Values, array_of
+from mpnet.kernels.implementation import Kernels
 from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.kernels.memory import aligned
 from mpnet.model.precision import PRECISIONS, STORED_TYPES, Precision
 
+if TYPE_CHECKING:
+    from mpnet.kernels._core import CData, ConvArgs, ShapePointer
+
 PRECISION_CODE: dict[str, int] = {
     name: getattr(lib, f"MP_{name.upper()}") for name in PRECISIONS if hasattr(lib, f"MP_{name.upper()}")
 }
-TYPE_CODE: dict[Any, int] = {t.dtype: getattr(lib, f"MP_TYPE_{t.c_name}") for t in STORED_TYPES.values()}
+TYPE_CODE: dict[DType, int] = {t.dtype: getattr(lib, f"MP_TYPE_{t.c_name}") for t in STORED_TYPES.values()}
 _CONV_ARGS = ffi.typeof("mp_conv_args *")
 
 
-def _as_argument(values: Iterable[Any]) -> list[Any]:
+def _as_argument(values: Iterable[KernelArgument]) -> list[CData | int | float]:
     """Return the tensors as their addresses, dtypes as the codes of their stored types, numbers as they are."""
     # Sessions bind dozens of calls before their first result, so this looks at types in the order of how many there are.
     return [
@@ -44,11 +48,13 @@ def _as_argument(values: Iterable[Any]) -> list[Any]:
         else address(array_of(value))
         if isinstance(value, Storage)
         else TYPE_CODE[value]
+        if isinstance(value, np.dtype)
+        else value
         for value in values
     ]
 
 
-def _c_shape(shape: ConvShape) -> Any:
+def _c_shape(shape: ConvShape) -> ShapePointer:
     sizes = astuple(shape)
     if any(not isinstance(v, (int, np.integer)) or abs(v) >= 2**31 for v in sizes):
         raise KernelError(f"convolution {shape}: sizes must be integers below 2^31")
@@ -56,19 +62,22 @@ def _c_shape(shape: ConvShape) -> Any:
 
 
 class _NativeCall(Call):
-    def _as_argument(self, x: NDArray[Any]) -> Any:
+    def _as_argument(self, x: Array) -> CData:
         return address(x)
 
 
 class _ConvCall(Call):
     """A call of mp_conv(table, args), whose input and scratch memory are fields of args."""
 
-    def set_input(self, x: NDArray[Any]) -> None:
-        setattr(self.arguments[1], "in", address(x))
+    def __init__(self, table: CData, args: ConvArgs, keep: tuple[object, ...], scratch_bytes: int) -> None:
+        super().__init__(lib.mp_conv, (table, args), None, keep, scratch_bytes)
+        self._args = args
+
+    def set_input(self, x: Array) -> None:
+        setattr(self._args, "in", address(x))
 
     def use_scratch(self, memory: NDArray[np.uint8]) -> None:
-        args = self.arguments[1]
-        args.scratch, args.scratch_bytes = address(memory), memory.size
+        self._args.scratch, self._args.scratch_bytes = address(memory), memory.size
         self.keep = (*self.keep, memory)
 
 
@@ -79,7 +88,7 @@ class NativeKernels(Kernels):
     table: the C table, for measurements of the machine.
     """
 
-    def __init__(self, name: str, table: Any) -> None:
+    def __init__(self, name: str, table: CData) -> None:
         self.name = name
         self.table = table
 
@@ -96,7 +105,7 @@ class NativeKernels(Kernels):
             return
         if status == lib.MP_NONFINITE:
             raise NonFiniteError(f"{what}: a result is NaN or infinite")
-        reasons = {
+        reasons: dict[int | None, str] = {
             lib.MP_BAD_ARGUMENT: "an argument is out of range",
             lib.MP_BAD_SHAPE: "this shape cannot be computed",
             lib.MP_OVERFLOW: "a weight is beyond its codes and their multiples, or the sums could leave int32: at most 66311 "
@@ -105,7 +114,7 @@ class NativeKernels(Kernels):
         }
         raise KernelError(f"{what}: {reasons.get(status, f'status {status}')}")
 
-    def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
+    def pack_conv(self, shape: ConvShape, precision: Precision, weights: Array) -> PackedConv:
         """Implement `Kernels.pack_conv`."""
         codes = f" (weights in [{-precision.largest_code}, {precision.largest_code}])" if precision.carries_scale else ""
         what = f"convolution {shape} in {precision.name}{codes}"
@@ -133,16 +142,20 @@ class NativeKernels(Kernels):
         """Implement `Kernels.takes_sums`."""
         return bool(lib.mp_conv_takes_sums(self.table, address(packed.data)))
 
-    def call(self, function: str, x: Values, *rest: Any) -> Call:
+    def call(self, function: str, x: Values, *rest: KernelArgument) -> Call:
         """Implement `Kernels.call`."""
         return _NativeCall(getattr(lib, f"mp_{function}"), (self.table, *_as_argument((x, *rest))), 1)
 
-    def conv_call(self, packed: PackedConv, x: Values, fields: dict[str, Any]) -> Call:
+    def conv_call(self, packed: PackedConv, x: Values, fields: ConvFields) -> Call:
         """Implement `Kernels.conv_call`."""
         data = address(packed.data)
         args = ffi.new(_CONV_ARGS, dict(zip(fields, _as_argument(fields.values()), strict=True)))
-        args.shape, args.precision, args.packed = packed.c_shape[0], PRECISION_CODE[packed.precision.name], data
+        args.shape, args.precision, args.packed = (
+            cast("ShapePointer", packed.c_shape)[0],
+            PRECISION_CODE[packed.precision.name],
+            data,
+        )
         setattr(args, "in", address(x.array if type(x) is HostStorage else array_of(x)))
         scratch_bytes = lib.mp_conv_scratch_bytes(self.table, data, "pool_h" in fields, fields["threads"])
         # A struct does not keep alive what it points to.
-        return _ConvCall(lib.mp_conv, (self.table, args), None, (packed, x, fields), scratch_bytes)
+        return _ConvCall(self.table, args, (packed, x, fields), scratch_bytes)

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import astuple
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpnet.arrays import Array
 from mpnet.errors import ConfigError, KernelError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import address, call
@@ -18,7 +17,7 @@ from mpnet.kernels.native import PRECISION_CODE
 from mpnet.model.precision import Precision
 
 
-def pack_for(level: str, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> bytes:
+def pack_for(level: str, shape: ConvShape, precision: Precision, weights: Array) -> bytes:
     """Return the packed weights of a convolution, as mp_pack_conv of that level gives them.
 
     weights: float32, or int8 codes. Raises: ConfigError for an unknown level, KernelError for weights that cannot be packed.

@@ -7,18 +7,20 @@ float64 (product exact, sum rounded to odd, then to float32), so that no roundin
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+import typing
+from typing import Callable, Sequence, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array, DType, StoredArray
 from mpnet.errors import KernelError
-from mpnet.kernels.arguments import CODES
+from mpnet.kernels.arguments import CODES, ConvFields, KernelArgument
 from mpnet.kernels.call import Call
-from mpnet.kernels.calls import Kernels
 from mpnet.kernels.device import Storage, Values, array_of
+from mpnet.kernels.implementation import Kernels
 from mpnet.kernels.interface import ACTIVATION_WORD, ConvShape, PackedConv
-from mpnet.kernels.reference_math import activate, fma, times_32, times_64
+from mpnet.kernels.reference_math import RealT, activate, fma, times_32, times_64
 from mpnet.kernels.reference_operations import FUNCTIONS, cast, extremes, maxpool, per_image, quantize, refuse_not_finite
 from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.model.quantization import GROUP
@@ -26,11 +28,46 @@ from mpnet.model.reals import narrowed, widened
 
 _f32 = np.float32
 F32 = NDArray[np.float32]
-Fields = dict[str, Any]
+_Number = TypeVar("_Number", bound=np.number)
+_Sum = TypeVar("_Sum", bound=np.number)
 INT8_MAX_DEPTH = 66311
 
 
-def _taps(shape: ConvShape, x: NDArray[Any], group: int) -> NDArray[Any]:
+class Fields(TypedDict, total=False):
+    """Fields of mp_conv_args, with arrays for addresses."""
+
+    out: StoredArray
+    bias: F32
+    weight_scale: F32
+    in_scale: F32
+    in_inv_scale: F32
+    in_zero_point: NDArray[np.int32]
+    in_offset: F32
+    in_rounding: int
+    in_low: int
+    in_high: int
+    out_inv_scale: F32
+    out_zero_point: NDArray[np.int32]
+    out_rounding: int
+    out_low: int
+    out_high: int
+    activation: int
+    converts: int
+    sums: NDArray[np.int32]
+    gives_sums: int
+    integer_bias: NDArray[np.int32 | np.int64]
+    multiplier: NDArray[np.int32]
+    shift: NDArray[np.int32]
+    leaky_multiplier: NDArray[np.int32]
+    leaky_shift: NDArray[np.int32]
+    leaky_low: int
+    leaky_high: int
+    ranges: F32
+    pool_h: int
+    pool_w: int
+
+
+def _taps(shape: ConvShape, x: NDArray[_Number], group: int) -> NDArray[_Number]:
     """Return (depth, n, out_h, out_w): what each output multiplies, in depth order (ky, kx, c), 0 outside."""
     n, p, d, s = x.shape[0], shape.padding, shape.dilation, shape.stride
     cg = shape.in_channels // shape.groups
@@ -41,11 +78,13 @@ def _taps(shape: ConvShape, x: NDArray[Any], group: int) -> NDArray[Any]:
         for ky in range(shape.size)
         for kx in range(shape.size)
     ]
-    result: NDArray[Any] = np.stack(taps).transpose(0, 4, 1, 2, 3).reshape(shape.depth, n, shape.out_h, shape.out_w)
+    result: NDArray[_Number] = np.stack(taps).transpose(0, 4, 1, 2, 3).reshape(shape.depth, n, shape.out_h, shape.out_w)
     return result
 
 
-def _sums(packed: PackedConv, x: NDArray[Any], add: Callable[[NDArray[Any], NDArray[Any], slice], Any]) -> NDArray[Any]:
+def _sums(
+    packed: PackedConv, x: NDArray[_Number], add: Callable[[NDArray[_Number], F32, slice], NDArray[_Sum]]
+) -> NDArray[_Sum]:
     """Return (n, out_h, out_w, out_channels): what add(taps, weights (depth, out channels), channels) makes of a group."""
     shape = packed.shape
     width = shape.out_channels // shape.groups
@@ -70,13 +109,12 @@ def _summed(packed: PackedConv) -> Sequence[int]:
     return counting
 
 
-def _chains(packed: PackedConv, x: F32, fields: Fields, kind: Any = np.float32) -> NDArray[Any]:
-    """Compute the chains of section 2, which start from the bias."""
-    summed = range(packed.shape.depth) if kind is np.float16 else _summed(packed)
+def _chain_sums(packed: PackedConv, x: F32, bias: F32, summed: Sequence[int], kind: type[RealT]) -> NDArray[RealT]:
+    """Compute the chains of section 2 in `kind`, which start from the bias. summed: the products that count."""
 
-    def add(taps: NDArray[Any], weights: NDArray[Any], channels: slice) -> NDArray[Any]:
-        start = fields["bias"][channels].astype(kind)
-        sums: NDArray[Any] = np.broadcast_to(start, (*taps.shape[1:], len(start)))
+    def add(taps: F32, weights: F32, channels: slice) -> NDArray[RealT]:
+        start = bias[channels].astype(kind)
+        sums: NDArray[RealT] = np.broadcast_to(start, (*taps.shape[1:], len(start)))
         for depth in summed:
             sums = fma(taps[depth][..., None], weights[depth], sums, kind)
         return sums
@@ -84,14 +122,19 @@ def _chains(packed: PackedConv, x: F32, fields: Fields, kind: Any = np.float32) 
     return _sums(packed, x, add)
 
 
-def _half_chains(packed: PackedConv, x: F32, fields: Fields) -> F32:
+def _chains(packed: PackedConv, x: Array, fields: Fields) -> F32:
+    """Compute chains of fp32 sums from the bias."""
+    return _chain_sums(packed, widened(x), fields["bias"], _summed(packed), np.float32)
+
+
+def _half_chains(packed: PackedConv, x: Array, fields: Fields) -> F32:
     """Compute chains of fp16 sums from zero; the bias is added in float32."""
     bias = fields["bias"]
-    sums: F32 = _chains(packed, x, {"bias": np.zeros_like(bias)}, np.float16).astype(np.float32) + bias
-    return sums
+    sums = _chain_sums(packed, widened(x), np.zeros_like(bias), range(packed.shape.depth), np.float16)
+    return sums.astype(np.float32) + bias
 
 
-def _integer_sums(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int64]:
+def _integer_sums(packed: PackedConv, x: Array, fields: Fields) -> NDArray[np.int64]:
     """Return the exact sums of products of codes, (n, out_h, out_w, out_channels)."""
     steps = x.astype(np.int64) - per_image(fields["in_zero_point"], x)
     # In float64, which holds every one of these sums, as a product of matrices.
@@ -100,7 +143,7 @@ def _integer_sums(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArra
     return sums
 
 
-def _integers(packed: PackedConv, x: NDArray[Any], fields: Fields) -> F32:
+def _integers(packed: PackedConv, x: Array, fields: Fields) -> F32:
     """Return the sums of integers, de-scaled."""
     bias, weight_scale, offset = fields["bias"], fields["weight_scale"], fields["in_offset"][:, None]
     sums = _integer_sums(packed, x, fields)
@@ -111,7 +154,7 @@ def _integers(packed: PackedConv, x: NDArray[Any], fields: Fields) -> F32:
     return value
 
 
-def _integer_codes(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int64]:
+def _integer_codes(packed: PackedConv, x: Array, fields: Fields) -> NDArray[np.int64]:
     """Turn sums of integers into codes, section 10."""
     sums = _integer_sums(packed, x, fields) + fields["integer_bias"]
     narrow = packed.precision.multiplies_bytes and fields["out"].dtype == np.int8
@@ -145,7 +188,7 @@ def _winograd_output(m: F32) -> F32:
     return np.stack([(m[0] + p) + r, q + s * _f32(2), p + r * _f32(4), (q + s * _f32(8)) + m[5]])
 
 
-def _winograd(packed: PackedConv, x: F32, fields: Fields) -> F32:
+def _winograd(packed: PackedConv, x: Array, fields: Fields) -> F32:
     """Convolve by Winograd's F(4x4, 3x3), section 2, fp32_winograd."""
     shape, bias = packed.shape, fields["bias"]
     if not uses_winograd(shape):
@@ -176,9 +219,9 @@ def _winograd(packed: PackedConv, x: F32, fields: Fields) -> F32:
     return np.ascontiguousarray(out[:, : shape.out_h, : shape.out_w])
 
 
-# What each precision makes of packed weights, x (float32, or codes) and the fields: float32 before the activation.
+# What each precision makes of packed weights, x as stored and the fields: float32 before the activation.
 # Precisions that only store weights in fewer bits do what their base does.
-_RESULTS: dict[str, Callable[[PackedConv, Any, Fields], F32]] = {
+_RESULTS: dict[str, Callable[[PackedConv, Array, Fields], F32]] = {
     "fp32": _chains,
     "fp16": _chains,
     "int8": _integers,
@@ -189,14 +232,24 @@ _RESULTS: dict[str, Callable[[PackedConv, Any, Fields], F32]] = {
 }
 
 
-def _result(precision: Precision) -> Callable[[PackedConv, Any, Fields], F32]:
+def _result(precision: Precision) -> Callable[[PackedConv, Array, Fields], F32]:
     return _RESULTS[precision.base if precision.is_narrow else precision.name]
 
 
-_CODE_RULES = ("inv_scale", "zero_point", "rounding", "low", "high")
+Rules = tuple[F32, NDArray[np.int32], int, int, int]
 
 
-def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
+def _input_rules(fields: Fields) -> Rules:
+    rules = fields["in_rounding"], fields["in_low"], fields["in_high"]
+    return fields["in_inv_scale"], fields["in_zero_point"], *rules
+
+
+def _output_rules(fields: Fields) -> Rules:
+    rules = fields["out_rounding"], fields["out_low"], fields["out_high"]
+    return fields["out_inv_scale"], fields["out_zero_point"], *rules
+
+
+def _conv(x: Array, packed: PackedConv, fields: Fields) -> None:
     out, shape = fields["out"], packed.shape
     # A connected layer reads the same values as one pixel.
     x = x.reshape(len(x), shape.in_h, shape.in_w, shape.in_channels)
@@ -215,12 +268,12 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
             out[:] = codes
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        value = _result(packed.precision)(packed, x if packed.precision.carries_scale else widened(x), fields)
+        value = _result(packed.precision)(packed, x, fields)
         refuse_not_finite(value, "a convolution's result")
         value = activate(value, ACTIVATION_WORD[fields["activation"]])
     stored = np.empty(value.shape, out.dtype)
     if out.dtype in CODES:
-        quantize(value, value.dtype, stored, out.dtype, len(x), 0, *(fields[f"out_{name}"] for name in _CODE_RULES))
+        quantize(value, value.dtype, stored, out.dtype, len(x), 0, *_output_rules(fields))
     else:
         stored = narrowed(value, out.dtype)
         refuse_not_finite(widened(stored), "a convolution's result")
@@ -236,17 +289,17 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
         fields["ranges"][:] = extremes(value)
 
 
-def _converted(x: NDArray[Any], packed: PackedConv, fields: Fields) -> NDArray[Any]:
+def _converted(x: Array, packed: PackedConv, fields: Fields) -> Array:
     """Return the input x as the precision reads it: codes, or reals of its stored type."""
     out = np.empty(x.shape, packed.precision.stored.dtype)
     if packed.precision.carries_scale:
-        quantize(x, x.dtype, out, out.dtype, len(x), 0, *(fields[f"in_{name}"] for name in _CODE_RULES))
+        quantize(x, x.dtype, out, out.dtype, len(x), 0, *_input_rules(fields))
     else:
         cast(x, x.dtype, out, out.dtype)
     return out
 
 
-def _are_codes(weights: NDArray[np.int8], precision: Precision) -> bool:
+def _are_codes(weights: Array, precision: Precision) -> bool:
     """Return whether weights are codes or, of narrow precisions, multiples of codes per tap and GROUP input channels."""
     filters, channels = weights.shape[:2]
     wide = weights.astype(np.int16).reshape(filters, channels, -1)
@@ -275,7 +328,7 @@ class ReferenceKernels(Kernels):
         """Return the names of the precisions that it computes."""
         return tuple(name for name, row in PRECISIONS.items() if name in _RESULTS or row.is_narrow)
 
-    def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
+    def pack_conv(self, shape: ConvShape, precision: Precision, weights: Array) -> PackedConv:
         """Return the weights as given, rounded to the stored type."""
         if precision.name not in self.precisions():
             raise KernelError(f"the oracle does not compute {precision.name}")
@@ -286,22 +339,23 @@ class ReferenceKernels(Kernels):
             if shape.depth > INT8_MAX_DEPTH:
                 raise KernelError(f"{shape.depth} products could leave int32; at most {INT8_MAX_DEPTH} may be summed")
             return PackedConv(shape, precision, self.name, weights.nbytes, weights.copy())
-        rounded = widened(narrowed(weights, precision.stored.dtype))
+        rounded = widened(narrowed(widened(weights), precision.stored.dtype))
         return PackedConv(shape, precision, self.name, weights.nbytes, rounded)
 
     def takes_sums(self, packed: PackedConv) -> bool:
         """Implement `Kernels.takes_sums`."""
         return packed.precision.multiplies_bytes
 
-    def call(self, function: str, x: Values, *rest: Any) -> Call:
+    def call(self, function: str, x: Values, *rest: KernelArgument) -> Call:
         """Implement `Kernels.call`."""
         return Call(FUNCTIONS[function], (array_of(x), *map(_array, rest)), 0)
 
-    def conv_call(self, packed: PackedConv, x: Values, fields: Fields) -> Call:
+    def conv_call(self, packed: PackedConv, x: Values, fields: ConvFields) -> Call:
         """Implement `Kernels.conv_call`."""
-        return Call(_conv, (array_of(x), packed, {name: _array(value) for name, value in fields.items()}), 0)
+        arrays = typing.cast(Fields, {name: _array(value) for name, value in fields.items()})
+        return Call(_conv, (array_of(x), packed, arrays), 0)
 
 
-def _array(value: Any) -> Any:
+def _array(value: KernelArgument) -> Array | DType | int | float:
     """Return an argument with the array in place of a tensor."""
     return array_of(value) if isinstance(value, Storage) else value

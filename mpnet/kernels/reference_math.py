@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Callable, TypeVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mpnet.errors import KernelError
 
 _f32 = np.float32
 F32 = NDArray[np.float32]
+Integers = NDArray[np.signedinteger] | np.signedinteger | int
+RealT = TypeVar("RealT", np.float32, np.float16)
 
 
 def _round_odd(total: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -23,7 +25,11 @@ def _round_odd(total: NDArray[np.float64], error: NDArray[np.float64]) -> NDArra
     return moved.view(np.float64)
 
 
-def fma(a: Any, b: Any, c: Any, kind: Any = np.float32) -> Any:
+@overload
+def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike, kind: type[np.float32] = ...) -> F32: ...
+@overload
+def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike, kind: type[RealT]) -> NDArray[RealT]: ...
+def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike, kind: type[np.floating] = np.float32) -> NDArray[np.floating]:
     """Return a * b + c with one rounding to `kind` (float32, or float16 for halves)."""
     a, b, c = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(b, np.float64), np.asarray(c, np.float64))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -57,44 +63,50 @@ def _loggy(x: F32) -> F32:
     return result
 
 
-def _mish(x: F32) -> Any:
+def _mish(x: F32) -> F32:
     e = exp(np.where(x < 20, x, _f32(20)))
     n = e * (e + _TWO)
-    return x * (n / (n + _TWO))
+    result: F32 = x * (n / (n + _TWO))
+    return result
 
 
-def _plse(x: F32) -> Any:
+def _plse(x: F32) -> F32:
     low, high = _CENT * (x + _f32(4)), _CENT * (x - _f32(4)) + _ONE
-    return np.where(x < -4, low, np.where(x > 4, high, _f32(0.125) * x + _HALF))
+    result: F32 = np.where(x < -4, low, np.where(x > 4, high, _f32(0.125) * x + _HALF))
+    return result
 
 
-def _gelu(x: F32) -> Any:
+def _gelu(x: F32) -> F32:
     u = _f32(0.797885) * x + _f32(0.035677) * (x * x * x)
-    return (_HALF * x) * (_ONE + _loggy(_TWO * u))
+    result: F32 = (_HALF * x) * (_ONE + _loggy(_TWO * u))
+    return result
 
 
-def _gelu_erf(x: F32) -> Any:
+def _gelu_erf(x: F32) -> F32:
     y = np.minimum(np.abs(x), _f32(16))
     t = _ONE / ((_f32(0.3275911) * _f32(0.70710678)) * y + _ONE)
     tail = _f32(1.061405429) * t + _f32(-1.453152027)
     for coefficient in (1.421413741, -0.284496736, 0.254829592):
         tail = tail * t + _f32(coefficient)
     share = (tail * t) * exp((y * y) * _f32(-0.5))
-    return np.where(x > 0, x, _ZERO) - (_HALF * y) * share
+    result: F32 = np.where(x > 0, x, _ZERO) - (_HALF * y) * share
+    return result
 
 
-def _stair(x: F32) -> Any:
+def _stair(x: F32) -> F32:
     floors, half_floors = np.floor(x), np.floor(_HALF * x)
-    return np.where(floors > _TWO * half_floors, (x - floors) + half_floors, half_floors)
+    result: F32 = np.where(floors > _TWO * half_floors, (x - floors) + half_floors, half_floors)
+    return result
 
 
-def _hard_sigmoid(x: F32) -> Any:
+def _hard_sigmoid(x: F32) -> F32:
     line = (_ONE / _f32(6)) * x + _HALF
-    return np.where(line > 1, _ONE, np.where(line < 0, _ZERO, line))
+    result: F32 = np.where(line > 1, _ONE, np.where(line < 0, _ZERO, line))
+    return result
 
 
 _ZERO, _CENT, _MILL, _HALF, _ONE, _TWO = map(_f32, (0, 0.01, 0.001, 0.5, 1, 2))
-_ACTIVATIONS: dict[str, Callable[[F32], Any]] = {
+_ACTIVATIONS: dict[str, Callable[[F32], F32]] = {
     "linear": lambda x: x,
     "leaky": lambda x: np.where(x > 0, x, _f32(0.1) * x),
     "relu": lambda x: np.where(x > 0, x, _ZERO),
@@ -128,7 +140,7 @@ def activate(x: F32, activation: str) -> F32:
     return np.asarray(_ACTIVATIONS[activation](x))
 
 
-def times_32(x: Any, multiplier: Any, shift: Any) -> NDArray[np.int64]:
+def times_32(x: Integers, multiplier: Integers, shift: Integers) -> NDArray[np.int64]:
     """Multiply whole numbers by multiplier * 2^(shift - 31), section 10: rounded half up, then half away from zero."""
     left, right = np.maximum(shift, 0).astype(np.int64), np.maximum(-np.asarray(shift), 0).astype(np.int64)
     high = (((np.asarray(x, np.int64) << left) * multiplier + (1 << 30)) >> 31).astype(np.int64)
@@ -136,7 +148,7 @@ def times_32(x: Any, multiplier: Any, shift: Any) -> NDArray[np.int64]:
     return np.asarray(np.where(high < 0, -((-high + half) >> right), (high + half) >> right))
 
 
-def times_64(x: NDArray[np.int64], multiplier: Any, shift: Any) -> NDArray[np.int64]:
+def times_64(x: NDArray[np.int64], multiplier: NDArray[np.int32], shift: NDArray[np.int32]) -> NDArray[np.int64]:
     """Multiply sums of more than 32 bits by the multiplier's upper 16 bits and shift them, rounded half up."""
     factor = np.where(multiplier < 0x7FFF0000, (multiplier.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF)
     right = 15 - shift.astype(np.int64)

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Callable
+from typing import Callable, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array, DType
 from mpnet.errors import NonFiniteError
 from mpnet.kernels.arguments import CODES
 from mpnet.kernels.interface import ACTIVATION_WORD, NORMALISATIONS, OPERANDS
@@ -17,13 +18,20 @@ from mpnet.kernels.rounding import quantized, round_to_integers
 from mpnet.model.quantization import ROUNDINGS
 from mpnet.model.reals import narrowed, widened
 
-Array = NDArray[Any]
+Integers32 = NDArray[np.int32]
+Int32Array = NDArray[np.int32]
 _f32, _f64 = np.float32, np.float64
+_Number = TypeVar("_Number", bound=np.number)
 
 
-def per_image(values: Array, like: Array) -> NDArray[Any]:
+def per_image(values: NDArray[_Number], like: Array) -> NDArray[_Number]:
     """Return one value per image in a shape that broadcasts against `like`."""
     return values.reshape(-1, *([1] * (like.ndim - 1)))
+
+
+def _least_code(dtype: DType) -> int:
+    """Return the least number that a type of codes holds."""
+    return -(1 << (8 * dtype.itemsize - 1))
 
 
 def refuse_not_finite(x: Array, what: str) -> None:
@@ -38,14 +46,22 @@ def extremes(x: F32) -> F32:
     return np.stack([flat.min(axis=1), flat.max(axis=1)], axis=1) + _f32(0)
 
 
-def value_range(x: Array, dtype: Any, n: int, count: int, ranges: F32, *_: int) -> None:
+def value_range(x: Array, dtype: DType, n: int, count: int, ranges: F32, *_: int) -> None:
     """Fill ranges (n, 2) with the minimum and maximum of each image."""
     refuse_not_finite(widened(x), "a tensor to be quantised")
     ranges[:] = extremes(widened(x))
 
 
 def quantize(
-    x: Array, dtype: Any, out: Array, out_dtype: Any, n: int, count: int, inv_scale: F32, zero_point: Array, *rules: int
+    x: Array,
+    dtype: DType,
+    out: Array,
+    out_dtype: DType,
+    n: int,
+    count: int,
+    inv_scale: F32,
+    zero_point: Int32Array,
+    *rules: int,
 ) -> None:
     """Fill out with the codes of x, by the scale and zero point of each image."""
     rounding, low, high, *_ = rules
@@ -54,7 +70,16 @@ def quantize(
 
 
 def dequantize(
-    x: Array, dtype: Any, out: Array, out_dtype: Any, n: int, count: int, scale: F32, zero_point: Array, offset: F32, *_: int
+    x: Array,
+    dtype: DType,
+    out: Array,
+    out_dtype: DType,
+    n: int,
+    count: int,
+    scale: F32,
+    zero_point: Int32Array,
+    offset: F32,
+    *_: int,
 ) -> None:
     """Fill out with the reals that the codes of x stand for."""
     steps = (x.astype(np.int32) - per_image(zero_point, x)).astype(np.float32)
@@ -62,16 +87,16 @@ def dequantize(
         out[:] = narrowed(steps * per_image(scale, x) + per_image(offset, x), out_dtype)
 
 
-def cast(x: Array, dtype: Any, out: Array, out_dtype: Any, *_: int) -> None:
+def cast(x: Array, dtype: DType, out: Array, out_dtype: DType, *_: int) -> None:
     """Fill out with x in another type of reals."""
     out[:] = narrowed(widened(x), out_dtype)
 
 
-def maxpool(x: Array, out: Array, dtype: Any, *sizes: int) -> None:
+def maxpool(x: Array, out: Array, dtype: DType, *sizes: int) -> None:
     """Fill out with the largest value of each window."""
     n, h, w, c, out_h, out_w, size, stride, padding, *_ = sizes
     is_code = dtype in CODES
-    lowest = np.iinfo(dtype).min if is_code else -np.inf
+    lowest = _least_code(dtype) if is_code else -np.inf
     before = padding // 2
     padded = np.full((n, h + padding + size, w + padding + size, c), lowest, dtype if is_code else np.float32)
     padded[:, before : before + h, before : before + w] = x if is_code else widened(x)
@@ -83,7 +108,7 @@ def maxpool(x: Array, out: Array, dtype: Any, *sizes: int) -> None:
     out[:] = result if is_code else narrowed(result, dtype)
 
 
-def avgpool(x: Array, out: Array, dtype: Any, n: int, h: int, w: int, c: int, *_: int) -> None:
+def avgpool(x: Array, out: Array, dtype: DType, n: int, h: int, w: int, c: int, *_: int) -> None:
     """Fill out with the mean of each channel."""
     total = np.zeros((n, c), np.float32)
     for pixel in widened(x).reshape(n, h * w, c).transpose(1, 0, 2):
@@ -91,25 +116,25 @@ def avgpool(x: Array, out: Array, dtype: Any, n: int, h: int, w: int, c: int, *_
     out[:] = narrowed(total / _f32(h * w), dtype).reshape(out.shape)
 
 
-def upsample(x: Array, out: Array, dtype: Any, n: int, h: int, w: int, c: int, factor: int, *_: int) -> None:
+def upsample(x: Array, out: Array, dtype: DType, n: int, h: int, w: int, c: int, factor: int, *_: int) -> None:
     """Fill out with x, each pixel repeated `factor` times in both directions."""
     out[:] = x.repeat(factor, axis=1).repeat(factor, axis=2)
 
 
 def copy_channels(
-    x: Array, out: Array, dtype: Any, pixels: int, in_c: int, start: int, out_c: int, to: int, c: int, *_: int
+    x: Array, out: Array, dtype: DType, pixels: int, in_c: int, start: int, out_c: int, to: int, c: int, *_: int
 ) -> None:
     """Copy c channels of x from `start` into out from `to` on."""
     out[..., to : to + c] = x[..., start : start + c]
 
 
-def add(a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activation: int, *_: int) -> None:
+def add(a: Array, b: Array, out: Array, dtype: DType, out_dtype: DType, activation: int, *_: int) -> None:
     """Fill out with the activation of a + b."""
     with np.errstate(over="ignore"):
         out[:] = narrowed(activate(widened(a) + widened(b), ACTIVATION_WORD[activation]), out_dtype)
 
 
-def map(x: Array, dtype: Any, out: Array, out_dtype: Any, activation: int, scale: float, shift: float, *_: int) -> None:
+def map(x: Array, dtype: DType, out: Array, out_dtype: DType, activation: int, scale: float, shift: float, *_: int) -> None:
     """Fill out with the activation of x * scale + shift."""
     with np.errstate(over="ignore", invalid="ignore"):
         value = widened(x) * _f32(scale)
@@ -119,7 +144,7 @@ def map(x: Array, dtype: Any, out: Array, out_dtype: Any, activation: int, scale
 
 
 def combine(
-    a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activation: int, a_weight: F32, b_weight: F32, *sizes: int
+    a: Array, b: Array, out: Array, dtype: DType, out_dtype: DType, activation: int, a_weight: F32, b_weight: F32, *sizes: int
 ) -> None:
     """Fill out with the activation of a * a_weight + b * b_weight, where b may have another size."""
     _, h, w, c, b_h, b_w, b_c, *_ = sizes
@@ -138,7 +163,7 @@ def combine(
         out[:] = narrowed(activate(value, ACTIVATION_WORD[activation]), out_dtype)
 
 
-def multiply(a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activation: int, kind: int, *sizes: int) -> None:
+def multiply(a: Array, b: Array, out: Array, dtype: DType, out_dtype: DType, activation: int, kind: int, *sizes: int) -> None:
     """Fill out with the activation of a * b, where b may have one value per channel or per pixel."""
     images, h, w, c, *_ = sizes
     shape = {"same": (images, h, w, c), "per_channel": (images, 1, 1, c), "per_pixel": (images, h, w, 1)}[OPERANDS[kind]]
@@ -148,7 +173,7 @@ def multiply(a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activat
 
 
 def gather(
-    x: Array, out: Array, dtype: Any, images: int, in_count: int, out_count: int, index: Array, fill: Array, *_: int
+    x: Array, out: Array, dtype: DType, images: int, in_count: int, out_count: int, index: Int32Array, fill: Int32Array, *_: int
 ) -> None:
     """Fill out with the values of x at index, and `fill` where the index is below 0."""
     taken = x.reshape(images, in_count)[:, np.maximum(index, 0)]
@@ -216,7 +241,7 @@ def _local_response(x: F32, size: float, alpha: float, beta: float, kappa: float
 
 
 def normalize(
-    x: Array, out: Array, dtype: Any, kind: int, rows: int, length: int, starts: Array, segments: int, *parameters: float
+    x: Array, out: Array, dtype: DType, kind: int, rows: int, length: int, starts: Int32Array, segments: int, *parameters: float
 ) -> None:
     """Fill out with the rows of x, normalised as `kind` says."""
     p0, p1, p2, p3, *_ = parameters
@@ -252,7 +277,7 @@ def attention(x: F32, out: F32, images: int, pixels: int, heads: int, key: int, 
     out[:] = result.transpose(0, 2, 1, 3).reshape(out.shape)
 
 
-def local_avgpool(x: Array, out: Array, dtype: Any, *sizes: int) -> None:
+def local_avgpool(x: Array, out: Array, dtype: DType, *sizes: int) -> None:
     """Fill out with the mean of the values of each window that lie inside x."""
     images, h, w, c, out_h, out_w, size, stride_x, stride_y, padding, *_ = sizes
     wide, before = widened(x), padding // 2
@@ -267,7 +292,7 @@ def local_avgpool(x: Array, out: Array, dtype: Any, *sizes: int) -> None:
             out[:, oy, ox] = narrowed(total / _f32(taps.shape[1]), dtype)
 
 
-def channel_max(x: Array, out: Array, dtype: Any, pixels: int, c: int, out_c: int, *_: int) -> None:
+def channel_max(x: Array, out: Array, dtype: DType, pixels: int, c: int, out_c: int, *_: int) -> None:
     """Fill out with the largest of every out_c-th channel."""
     ordered = x if dtype in CODES else widened(x)
     result = ordered[..., :out_c].copy()
@@ -278,13 +303,13 @@ def channel_max(x: Array, out: Array, dtype: Any, pixels: int, c: int, out_c: in
     out[:] = result if dtype in CODES else narrowed(result, dtype)
 
 
-def shuffle(x: Array, out: Array, dtype: Any, pixels: int, c: int, groups: int, *_: int) -> None:
+def shuffle(x: Array, out: Array, dtype: DType, pixels: int, c: int, groups: int, *_: int) -> None:
     """Fill out with the channels of x, interleaved from its groups."""
     out[:] = x.reshape(pixels, groups, c // groups).swapaxes(1, 2).reshape(out.shape)
 
 
 def rescale(
-    x: Array, dtype: Any, out: Array, out_dtype: Any, zero_point: int, out_zero_point: int, low: int, high: int, *rest: int
+    x: Array, dtype: DType, out: Array, out_dtype: DType, zero_point: int, out_zero_point: int, low: int, high: int, *rest: int
 ) -> None:
     """Fill out with codes of x, rescaled to the result's scale."""
     multiplier, shift, below_multiplier, below_shift, *_ = rest
@@ -298,10 +323,10 @@ def add_codes(
     a: Array,
     b: Array,
     out: Array,
-    dtype: Any,
-    zero_points: Array,
-    multipliers: Array,
-    shifts: Array,
+    dtype: DType,
+    zero_points: Int32Array,
+    multipliers: Int32Array,
+    shifts: Int32Array,
     low: int,
     high: int,
     *_: int,
@@ -313,10 +338,10 @@ def add_codes(
     out[:] = np.clip(times_32(total, multipliers[2], shifts[2]) + zero_points[2], low, high)
 
 
-def quantize_by_division(x: F32, out: Array, dtype: Any, scale: float, zero_point: int, *_: int) -> None:
+def quantize_by_division(x: F32, out: Array, dtype: DType, scale: float, zero_point: int, *_: int) -> None:
     """Fill out with the codes of x, divided by the scale and rounded half away from 0."""
     refuse_not_finite(x, "a tensor to be quantised")
-    least = np.iinfo(dtype).min
+    least = _least_code(dtype)
     steps: F32 = np.clip(x / _f32(scale), _f32(least - zero_point), _f32(-1 - least - zero_point))
     out[:] = round_to_integers(steps, "half_away").astype(np.int32) + zero_point
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,7 +28,9 @@ def round_to_integers(x: F32, rounding: str) -> F32:
     raise KernelError(f"unknown rounding {rounding!r}; known are {', '.join(SCHEME_ROUNDINGS)}")
 
 
-def quantized(x: F32, inv_scale: Any, zero_point: Any, rounding: str, low: int, high: int) -> NDArray[np.int32]:
+def quantized(
+    x: F32, inv_scale: F32 | np.float32, zero_point: NDArray[np.int32] | np.int32, rounding: str, low: int, high: int
+) -> NDArray[np.int32]:
     """Return clamp(round(x / scale) + zero_point, low, high), clamped before it is converted."""
     with np.errstate(over="ignore"):
         t = x * inv_scale

@@ -30,7 +30,11 @@ class ImageScales:
         return ImageScales(*(device.take(v, positions) if isinstance(v, Storage) else v[positions] for v in fields))
 
 
-def scales_of(quant: TensorQuant | ImageScales | None, what: str, *, written: bool = False) -> ImageScales | None:
+Quant = TensorQuant | ImageScales | None
+"""How images of codes map to reals: given as such, or ready with the reciprocals."""
+
+
+def scales_of(quant: Quant, what: str, *, written: bool = False) -> ImageScales | None:
     """Return the quant with its reciprocal. written: codes are made with it, not read. Raises: KernelError for bad values."""
     if not isinstance(quant, TensorQuant):
         return quant

@@ -17,7 +17,7 @@ from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.formats.files.cache import open_cache
-from mpnet.kernels.calls import Kernels
+from mpnet.kernels.implementation import Kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.model.weights import Weights

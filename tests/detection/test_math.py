@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mpnet.kernels._core import ffi, lib
 
+from mpnet.kernels._core import ffi, lib
 from tests.detection.detection_oracle import F, fma
 
 LOW, HIGH = F(-87.33654), F(88.37626)

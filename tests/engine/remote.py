@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels.call import Call
-from mpnet.kernels.calls import Kernels
 from mpnet.kernels.codes import CScheme, scale_call
 from mpnet.kernels.device import Device, Dimensions, Failure, HostStorage, Storage, Values
+from mpnet.kernels.implementation import Kernels
 from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.kernels.scales import ImageScales
 from mpnet.model.precision import Precision

@@ -19,7 +19,7 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
 from mpnet.errors import ConfigError, EngineError, MpnetError, PrecisionError
 from mpnet.formats.cfg.read import parse_cfg
-from mpnet.kernels.calls import Kernels
+from mpnet.kernels.implementation import Kernels
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import ActivationOptions, NarrowOptions, QuantizationOptions

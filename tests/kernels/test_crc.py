@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from mpnet.kernels._core import ffi, lib
 
 POLYNOMIAL = 0x82F63B78

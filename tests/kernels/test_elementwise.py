@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
 from mpnet.kernels.arguments import ANY, CODES, REALS
-from mpnet.kernels.calls import Binder, Kernels
+from mpnet.kernels.calls import Binder
+from mpnet.kernels.implementation import Kernels
 from mpnet.kernels.interface import ACTIVATIONS, NORMALISATIONS, TensorQuant
 from mpnet.model.quantization import ROUNDINGS
 from mpnet.model.reals import narrowed, widened

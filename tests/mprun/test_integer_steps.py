@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from mpnet.kernels._core import ffi, lib
 
 from mpnet.engine.assign import assign
 from mpnet.engine.prepare import Prepared
@@ -18,6 +17,7 @@ from mpnet.engine.session import Session
 from mpnet.export import Configuration
 from mpnet.export.bundle.write import bundle_bytes
 from mpnet.formats.cfg.read import parse_cfg
+from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import crc32c
 from mpnet.kernels.isa import kernels
 from mpnet.model.quantization import QuantizationOptions
@@ -109,7 +109,7 @@ class BundleFile:
     def __init__(self, content: bytes) -> None:
         self.content = bytearray(content)
         self._start = ffi.from_buffer(self.content)
-        self.header = ffi.cast("mpb_header *", self._start)
+        self.header: Any = ffi.cast("mpb_header *", self._start)
         self.sections = ffi.cast("mpb_section *", self._start + ffi.sizeof("mpb_header"))
 
     def records(self, section: int, kind: str) -> list[Any]:

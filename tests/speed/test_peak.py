@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mpnet.kernels._core import ffi, lib
 
+from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.model.precision import FP16, FP32, INT4, INT8, INT16
 from mpnet.speed.peak import measure_peak

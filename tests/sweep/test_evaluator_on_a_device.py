@@ -12,7 +12,7 @@ import pytest
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor, host_tensor
-from mpnet.kernels.calls import Kernels
+from mpnet.kernels.implementation import Kernels
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.weights import random_weights

@@ -16,8 +16,8 @@ from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.errors import EngineError, NonFiniteError
-from mpnet.kernels.calls import Kernels
 from mpnet.kernels.device import Storage
+from mpnet.kernels.implementation import Kernels
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.model.network import NetworkSpec

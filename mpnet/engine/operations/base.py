@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from mpnet.engine.options import LayerQuantization
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
-from mpnet.kernels.calls import Binder, Kernels
+from mpnet.kernels.calls import Binder
 from mpnet.kernels.device import Device, Storage
+from mpnet.kernels.implementation import Kernels
 from mpnet.kernels.interface import ACTIVATION_CODE, ConvShape, PackedConv
 from mpnet.model.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.model.network import LayerSpec, NetworkSpec, Shape

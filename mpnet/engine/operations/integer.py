@@ -20,6 +20,7 @@ from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.errors import PrecisionError
 from mpnet.kernels.bundles import record
 from mpnet.kernels.call import Call
+from mpnet.kernels.core import CFields
 from mpnet.kernels.interface import CodeRules, IntegerOutput, LeakySteps
 from mpnet.model.network import Shape
 from mpnet.model.precision import INT8, Precision
@@ -44,7 +45,7 @@ def _rules(result: Codes, low: int, high: int, factors: Sequence[Factor] = (), *
     """Return what a bundle's step brings along, an mpb_integer_rules. low, high: bounds of the result's codes."""
     multipliers, shifts = zip(*factors, strict=True) if factors else ((), ())
     constants = {"scale": result.scale, "zero_point": result.zero_point, "low": low, "high": high}
-    fields_of_rules = {**constants, "multiplier": multipliers, "shift": shifts, **fields}
+    fields_of_rules: CFields = {**constants, "multiplier": multipliers, "shift": shifts, **fields}
     return np.frombuffer(record("mpb_integer_rules", fields_of_rules), np.int32)
 
 

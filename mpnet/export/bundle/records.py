@@ -8,7 +8,7 @@ from typing import Any, Iterable, Sequence
 
 from mpnet.errors import ConfigError
 from mpnet.kernels.bundles import record, record_size, records
-from mpnet.kernels.core import constant, crc32c
+from mpnet.kernels.core import CFields, constant, crc32c
 
 ALIGN = constant("MPB_ALIGN")
 
@@ -100,7 +100,12 @@ def assembled(sections: Sequence[tuple[int, bytes]], data: Sequence[bytes]) -> b
         )
         position = -(-(position + size) // ALIGN) * ALIGN
     rows = records("mpb_section", table)
-    fields = {"magic": b"mpbundle", "version": constant("MPB_VERSION"), "sections": len(all_sections), "bytes": position}
+    fields: CFields = {
+        "magic": b"mpbundle",
+        "version": constant("MPB_VERSION"),
+        "sections": len(all_sections),
+        "bytes": position,
+    }
     checksum = crc32c(record("mpb_header", fields) + rows)
     blocks = [
         aligned(record("mpb_header", {**fields, "crc": checksum}) + rows),

@@ -117,11 +117,11 @@ class LikelyHeads:
             try:
                 objectness = widths.results[x] = _convolve(
                     operation, widths.convolution, x.storage, scales, prepared, threads
-                ).host()
+                ).floats()
             except NonFiniteError:
                 # Perhaps of a width that nobody asked for.
                 convolution = _pack([operation], filters, *x.shape[:2], prepared)
-                return _convolve(operation, convolution, x.storage, scales, prepared, threads).host(), 0
+                return _convolve(operation, convolution, x.storage, scales, prepared, threads).floats(), 0
         return objectness, offset
 
     def _gather(

@@ -155,7 +155,7 @@ def _sums_for(
     """Return the sums over a shared part, for codes that mean this."""
     cached = x.channel_sums.get((context.prepared, operation))
     if cached is None:
-        part_map = _code_map(quantize, _ranges(x, context).host(), context)
+        part_map = _code_map(quantize, _ranges(x, context).floats(), context)
         cached = x.channel_sums[context.prepared, operation] = ChannelSums(
             _sums(x, part_map, operation, quantize, convolution, context), part_map
         )
