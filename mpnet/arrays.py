@@ -11,6 +11,8 @@ Array = NDArray[np.generic]
 DType = np.dtype[np.generic]
 """The type of such elements."""
 FloatArray = NDArray[np.float32]
+RealArray = NDArray[np.floating]
+IntegerArray = NDArray[np.integer]
 CodeArray = NDArray[np.int8 | np.int16]
 """Codes, as `mpnet.model.precision` stores them."""
 StoredArray = NDArray[np.float32 | np.float16 | np.uint16 | np.int8 | np.int16]

@@ -209,7 +209,7 @@ def _exact(operation: Operation, inputs: list[Floats], prepared: Prepared, threa
         operation = Add(operation.activation)
     elif isinstance(operation, IntegerConcat):
         operation = Concat()
-    data: Floats = execute(operation, [host_tensor(x) for x in inputs], prepared, threads).host()
+    data = execute(operation, [host_tensor(x) for x in inputs], prepared, threads).floats()
     # In whole numbers LeakyReLU is a step of its own, behind the sums.
     return np.where(data < 0, data / np.float32(LEAKY_SLOPE), data) if leaky else data
 
@@ -223,9 +223,8 @@ def _as_reals(tensor: Tensor, precision: Precision, prepared: Prepared) -> Tenso
 def _values(tensor: Tensor, prepared: Prepared) -> Floats:
     """Return the real values that a tensor stands for, float32; codes as the integer kernels read them."""
     if tensor.params is not None:
-        return activations.dequantize_activations(tensor.host(), tensor.params, tensorflow=False)
-    data: Floats = _as_reals(tensor, FP32, prepared).host()
-    return data
+        return activations.dequantize_activations(tensor.codes(), tensor.params, tensorflow=False)
+    return _as_reals(tensor, FP32, prepared).floats()
 
 
 def _observe(meter: ErrorMeter, tensor: Tensor, exact: Floats, prepared: Prepared) -> None:

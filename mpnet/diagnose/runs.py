@@ -56,7 +56,7 @@ class ImageRuns:
         decoded: list[dict[str, Any]] = [{} for _ in graph.heads]
 
         def on_head(head: int, name: str, tensor: Tensor) -> None:
-            decoded[head][name] = self._decoder.decode(head, tensor.host(), self._geometry)
+            decoded[head][name] = self._decoder.decode(head, tensor.floats(), self._geometry)
 
         stem = run_stem(graph, self._image, prepared)
         run_graph(graph, stem, prepared, on_head, image=self._image if graph.reads_image else None)

@@ -147,7 +147,7 @@ class BoundPlan:
             check = binder.value_range(tensors[slot].storage, np.zeros((images, 2), np.float32))
             self.calls.append((number, check))
             self._image_calls += [check] if slot == 0 else []
-        self.heads: list[NDArray[np.float32]] = [tensors[slot].host() for slot in plan.outputs]
+        self.heads: list[NDArray[np.float32]] = [tensors[slot].floats() for slot in plan.outputs]
 
     def run(self, x: NDArray[np.float32]) -> None:
         """Run one forward pass of x, which is C-contiguous float32 of the bound shape. Raises: EngineError."""

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, Sequence
+from typing import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import FloatArray
 from mpnet.engine.assign import PrecisionPlan, assign
 from mpnet.engine.lowering import range_owner
 from mpnet.engine.plan import Step, build_plan
@@ -22,7 +23,7 @@ from mpnet.quantization.cell_weights import cell_weights
 from mpnet.quantization.equalise import activation_factors, depthwise_pairs
 from mpnet.quantization.learnt_rounding import InputProducts
 
-TensorObserver = Callable[[int, NDArray[Any]], None]
+TensorObserver = Callable[[int, FloatArray], None]
 """Called with a tensor's index (the layer whose result it is, NETWORK_INPUT for the image) and its values (n, h, w, c)."""
 
 
@@ -53,7 +54,7 @@ def observe_tensors(
         # A layer may take several steps; the last one's tensor is its result.
         if not step.operation.is_head and step.output == plan.layer_slots[step.layer]:
             for observer in watching:
-                observer(step.layer, tensor.host())
+                observer(step.layer, tensor.floats())
 
     images = 0
     for batch in batches:
@@ -80,7 +81,7 @@ def channel_factors(
     watched = set().union(*tensors_read.values())
     largest: dict[int, NDArray[np.float64]] = {}
 
-    def measure(tensor: int, data: NDArray[Any]) -> None:
+    def measure(tensor: int, data: FloatArray) -> None:
         if tensor in watched:
             magnitudes = np.abs(data).max(axis=(0, 1, 2)).astype(np.float64)
             largest[tensor] = np.maximum(largest.get(tensor, 0.0), magnitudes)
@@ -103,7 +104,7 @@ def channel_means(
     network = prepared.network
     meters = {layer.index: ChannelMeans() for layer in network.convolutions}
 
-    def observe(layer: ConvolutionSpec, data: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
+    def observe(layer: ConvolutionSpec, data: FloatArray, weights: NDArray[np.float64] | None) -> None:
         flat = isinstance(layer, ConnectedSpec)
         meters[layer.index].observe(data.reshape(len(data), -1) if flat else data, weights)
 
@@ -125,7 +126,7 @@ def input_products(
     selected = [layer for layer in network.convolutions if layer.index in set(layers)]
     largest = dict.fromkeys((range_owner(network, layer.inputs[0]) for layer in selected), 0.0)
 
-    def measure(tensor: int, data: NDArray[Any]) -> None:
+    def measure(tensor: int, data: FloatArray) -> None:
         if tensor in largest:
             largest[tensor] = max(largest[tensor], float(np.abs(data).max()))
 
@@ -143,7 +144,7 @@ def input_products(
         for layer in selected
     }
 
-    def observe(layer: ConvolutionSpec, data: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
+    def observe(layer: ConvolutionSpec, data: FloatArray, weights: NDArray[np.float64] | None) -> None:
         products[layer.index].observe(data.reshape(len(data), *layer.kernel_input), weights)
 
     observe_tensors(prepared, batches(), [_reading(network, selected, observe, weighed=True)], threads)
@@ -153,7 +154,7 @@ def input_products(
 def _reading(
     network: NetworkSpec,
     layers: Sequence[ConvolutionSpec],
-    observe: Callable[[ConvolutionSpec, NDArray[Any], NDArray[np.float64] | None], None],
+    observe: Callable[[ConvolutionSpec, FloatArray, NDArray[np.float64] | None], None],
     weighed: bool,
 ) -> TensorObserver:
     """Hand over what each layer reads, and the weights of its cells where a head decodes what it makes of them."""
@@ -161,9 +162,9 @@ def _reading(
     for layer in layers:
         readers.setdefault(range_owner(network, layer.inputs[0]), []).append(layer)
     heads = _heads(network) if weighed else {}
-    waiting: dict[int, NDArray[Any]] = {}
+    waiting: dict[int, FloatArray] = {}
 
-    def show(tensor: int, data: NDArray[Any]) -> None:
+    def show(tensor: int, data: FloatArray) -> None:
         if tensor in waiting:
             layer, head = heads[tensor]
             assert head.objectness is not None

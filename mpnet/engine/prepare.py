@@ -7,7 +7,7 @@ import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Iterable, Mapping
+from typing import Callable, Iterable, Mapping, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,10 +47,20 @@ class Constants:
     integer:      of IntegerConvolve.
     """
 
-    weights: NDArray[Any]
+    weights: NDArray[np.float32 | np.float16 | np.int8]
     bias: Floats
     weight_scale: Floats | None
     integer: IntegerConstants | None = None
+
+    @property
+    def codes(self) -> NDArray[np.int8]:
+        """Return the weights where they are codes."""
+        return cast(NDArray[np.int8], self.weights)
+
+    @property
+    def reals(self) -> Floats:
+        """Return the weights where they are float32."""
+        return cast(Floats, self.weights)
 
 
 class Prepared:

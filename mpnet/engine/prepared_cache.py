@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import astuple
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from mpnet.engine.operations import Convolve, IntegerConvolve
 from mpnet.formats.files.cache import FileCache
 from mpnet.kernels.core import LIBRARY_PATH, PACK_VERSION
 from mpnet.kernels.implementation import Kernels
-from mpnet.kernels.interface import PackedConv
+from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.model.network import ConvolutionSpec, NetworkSpec
 from mpnet.model.weights import Weights
 from mpnet.quantization.equalise import ChannelFactors
@@ -68,7 +67,7 @@ class PreparedCache:
             }
         )
 
-    def load(self, key: str, shape: Any, operation: Convolve) -> tuple[PackedConv, Floats, Floats | None] | None:
+    def load(self, key: str, shape: ConvShape, operation: Convolve) -> tuple[PackedConv, Floats, Floats | None] | None:
         """Return (packed weights, bias, scales of quantised weights); None when there is no whole entry that fits."""
         blocks = self._cache.load(key)
         if blocks is None or len(blocks) != (2 if operation.weights is None else 3):
@@ -92,7 +91,7 @@ def equalisation_digest(equalise: bool | ChannelFactors) -> bool | str:
 
 
 @functools.cache
-def _program() -> list[Any]:
+def _program() -> list[str | int]:
     """Return what the bytes depend on: release, arithmetic, order of packed weights, and the very build of the core."""
     core = os.stat(LIBRARY_PATH)
     return [__version__, ARITHMETIC_VERSION, PACK_VERSION, core.st_size, core.st_mtime_ns]

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mpnet.engine import operations as op
-from mpnet.engine.operations.base import RULES, Rule
+from mpnet.engine.operations.base import RULES, declare_rule
 from mpnet.engine.options import LayerQuantization
 from mpnet.kernels.interface import ACTIVATIONS, NORMALISATIONS
 from mpnet.model import layers as spec
@@ -57,14 +55,14 @@ def _convolve(layer: spec.ConvolutionSpec, precision: Precision, quantization: L
     return (main,)
 
 
-def _maxpool(layer: spec.MaxpoolSpec, *_: Any) -> Operations:
+def _maxpool(layer: spec.MaxpoolSpec, *_: object) -> Operations:
     if layer.depth:
         return (op.ChannelMax(layer.depth),)
     main = op.MaxPool(layer.size, layer.stride, layer.padding)
     return (main, *_sample(layer.sample), *_blur(layer.blur, layer.blur_strides))
 
 
-def _upsample(layer: spec.UpsampleSpec, *_: Any) -> Operations:
+def _upsample(layer: spec.UpsampleSpec, *_: object) -> Operations:
     factor = layer.factor
     if layer.shrinks:
         return (op.LocalAvgPool(factor, (factor, factor)), op.Map("linear", layer.scale * factor * factor))
@@ -76,7 +74,7 @@ def _group_slice(layer: spec.RouteSpec, shape: spec.Shape) -> op.Slice | None:
     return op.Slice(layer.group_id * width, (layer.group_id + 1) * width) if layer.groups > 1 else None
 
 
-def _shortcut(layer: spec.ShortcutSpec, *_: Any) -> Operations:
+def _shortcut(layer: spec.ShortcutSpec, *_: object) -> Operations:
     word, follows = kernel_activation(layer.activation), _activate(layer.activation)
     plain = len(layer.inputs) == 2 and layer.plain
     if plain:
@@ -85,37 +83,37 @@ def _shortcut(layer: spec.ShortcutSpec, *_: Any) -> Operations:
     return (op.Combine(word, index, layer.alpha, layer.beta), *follows)
 
 
-def _scale(layer: spec.ScaleChannelsSpec, *_: Any) -> Operations:
+def _scale(layer: spec.ScaleChannelsSpec, *_: object) -> Operations:
     operand = "per_pixel" if layer.per_pixel else "per_channel"
     return (op.Multiply(kernel_activation(layer.activation), operand, True), *_activate(layer.activation))
 
 
-def _sam(layer: spec.SamSpec, *_: Any) -> Operations:
+def _sam(layer: spec.SamSpec, *_: object) -> Operations:
     return (op.Multiply(kernel_activation(layer.activation)), *_activate(layer.activation))
 
 
-def _activation(layer: spec.ActivationSpec, *_: Any) -> Operations:
+def _activation(layer: spec.ActivationSpec, *_: object) -> Operations:
     word = layer.activation
     return _activate(word) or ((op.Map(word),) if word != "linear" else ())
 
 
-def _crop(layer: spec.CropSpec, *_: Any) -> Operations:
+def _crop(layer: spec.CropSpec, *_: object) -> Operations:
     height, width, _channels = layer.out_shape
     main = op.Crop(layer.left, layer.top, width, height)
     return (main,) if layer.plain else (main, op.Map("linear", 2.0, -1.0))
 
 
-def _pad(layer: spec.PadSpec, *_: Any) -> Operations:
+def _pad(layer: spec.PadSpec, *_: object) -> Operations:
     return (op.Pad(layer.top, layer.bottom, layer.left, layer.right, layer.front, layer.back, layer.edge),)
 
 
-def _reorg(layer: spec.ReorgSpec, *_: Any) -> Operations:
+def _reorg(layer: spec.ReorgSpec, *_: object) -> Operations:
     if layer.flatten:
         return (op.ChannelsLast(layer.stride, layer.reverse),)
     return (op.Flatten(layer.extra),) if layer.extra else (op.Reorg(layer.stride, layer.reverse),)
 
 
-def _softmax(layer: spec.SoftmaxSpec, *_: Any) -> Operations:
+def _softmax(layer: spec.SoftmaxSpec, *_: object) -> Operations:
     height, width, _channels = layer.in_shape
     main = op.Normalize("softmax", (layer.temperature,), layer.groups, layer.tree)
     if height * width == 1:
@@ -123,29 +121,27 @@ def _softmax(layer: spec.SoftmaxSpec, *_: Any) -> Operations:
     return (op.Flatten(), main, op.Unflatten(height, width))
 
 
-def _zeros(*_: Any) -> Operations:
+def _zeros(*_: object) -> Operations:
     return (op.Map("linear", 0.0),)
 
 
-RULES |= {
-    spec.ConvolutionSpec: Rule(_convolve),
-    spec.ConnectedSpec: Rule(_convolve),
-    spec.BatchnormSpec: Rule(_convolve),
-    spec.DeconvolutionalSpec: Rule(_convolve, lambda layer, _: op.Spread(layer.spread) if layer.spread > 1 else None),
-    spec.MaxpoolSpec: Rule(_maxpool),
-    spec.UpsampleSpec: Rule(_upsample),
-    spec.RouteSpec: Rule(lambda layer, *_: (op.Concat(),) if len(layer.inputs) > 1 else (), _group_slice),
-    spec.ShortcutSpec: Rule(_shortcut),
-    spec.ScaleChannelsSpec: Rule(_scale),
-    spec.SamSpec: Rule(_sam),
-    spec.ActivationSpec: Rule(_activation),
-    spec.CropSpec: Rule(_crop),
-    spec.PadSpec: Rule(_pad),
-    spec.SliceSpec: Rule(lambda *_: (), lambda layer, _: op.Slice(layer.first, layer.first + layer.channels)),
-    spec.ReorgSpec: Rule(_reorg),
-    spec.SoftmaxSpec: Rule(_softmax),
-    spec.CostSpec: Rule(_zeros),
-    spec.ContrastiveSpec: Rule(_zeros),
-    spec.DropoutSpec: Rule(lambda *_: ()),
-    spec.EmptySpec: Rule(lambda *_: ()),
-}
+declare_rule(spec.ConvolutionSpec, _convolve)
+declare_rule(spec.ConnectedSpec, _convolve)
+declare_rule(spec.BatchnormSpec, _convolve)
+declare_rule(spec.DeconvolutionalSpec, _convolve, lambda layer, _: op.Spread(layer.spread) if layer.spread > 1 else None)
+declare_rule(spec.MaxpoolSpec, _maxpool)
+declare_rule(spec.UpsampleSpec, _upsample)
+declare_rule(spec.RouteSpec, lambda layer, *_: (op.Concat(),) if len(layer.inputs) > 1 else (), _group_slice)
+declare_rule(spec.ShortcutSpec, _shortcut)
+declare_rule(spec.ScaleChannelsSpec, _scale)
+declare_rule(spec.SamSpec, _sam)
+declare_rule(spec.ActivationSpec, _activation)
+declare_rule(spec.CropSpec, _crop)
+declare_rule(spec.PadSpec, _pad)
+declare_rule(spec.SliceSpec, lambda *_: (), lambda layer, _: op.Slice(layer.first, layer.first + layer.channels))
+declare_rule(spec.ReorgSpec, _reorg)
+declare_rule(spec.SoftmaxSpec, _softmax)
+declare_rule(spec.CostSpec, _zeros)
+declare_rule(spec.ContrastiveSpec, _zeros)
+declare_rule(spec.DropoutSpec, lambda *_: ())
+declare_rule(spec.EmptySpec, lambda *_: ())

@@ -8,11 +8,12 @@ The way of a pass: `Session.forward` -> `BoundPlan.run` -> the `Call` that `Oper
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Sequence
+from typing import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array
 from mpnet.engine.bind import BoundPlan, named_error
 from mpnet.engine.execute import execute
 from mpnet.engine.fuse import fuse_plan
@@ -85,7 +86,7 @@ class Session:
                 self.prepared.on_host.kernels.value_range(tensors[slot].host(), threads=self.threads)
             except KernelError as error:
                 raise named_error(plan.network, plan.steps[number].layer, error) from None
-        return [tensors[slot].host() for slot in plan.outputs]
+        return [tensors[slot].floats() for slot in plan.outputs]
 
     def bound(self, images: int) -> BoundPlan:
         """Return the bound plan for batches of this many images, for measurements."""
@@ -107,7 +108,7 @@ class Session:
             self._bound[images] = bound
         return bound
 
-    def _check(self, batch: NDArray[Any]) -> NDArray[np.float32]:
+    def _check(self, batch: Array) -> NDArray[np.float32]:
         expected_shape = self.plan.network.in_shape
         if not isinstance(batch, np.ndarray) or batch.ndim != 4 or batch.shape[1:] != expected_shape or len(batch) == 0:
             shape = getattr(batch, "shape", type(batch).__name__)

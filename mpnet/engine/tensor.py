@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Hashable, Sequence
+from typing import Hashable, Sequence, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array, CodeArray, FloatArray
 from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Binder
-from mpnet.kernels.codes import PARAMS
+from mpnet.kernels.codes import PARAMS, ParamsArray
 from mpnet.kernels.device import HOST, Device, HostStorage, Storage, copy_call
 from mpnet.kernels.interface import CodeRules
 from mpnet.kernels.scales import ImageScales
@@ -25,7 +26,7 @@ from mpnet.quantization.scheme import ActivationScheme
 _SCALES = ("scale", "inv_scale", "zero_point", "offset")
 
 
-def _placed(params: NDArray[Any], device: Device) -> Storage:
+def _placed(params: ParamsArray, device: Device) -> Storage:
     """Return params on a device: on the CPU the array itself, without being looked at, since sweeps make many."""
     return HostStorage(params) if device is HOST else device.upload(params)
 
@@ -39,7 +40,7 @@ class CodeMap:
     is_fixed: whether it is known before anything runs; else calls fill it.
     """
 
-    def __init__(self, params: Storage, rows: NDArray[Any], mode: str, is_fixed: bool = True) -> None:
+    def __init__(self, params: Storage, rows: ParamsArray, mode: str, is_fixed: bool = True) -> None:
         """Keep params and rows, the same (n,) as a NumPy array."""
         device = params.device
         self.params, self.mode, self.is_fixed = params, mode, is_fixed
@@ -52,7 +53,7 @@ class CodeMap:
             self.scales = ImageScales(*(device.upload(rows[name].copy()) for name in _SCALES))
 
     @classmethod
-    def from_rows(cls, params: NDArray[Any], device: Device) -> CodeMap:
+    def from_rows(cls, params: ParamsArray, device: Device) -> CodeMap:
         """Return the map of codes on a device whose params (n,) are known."""
         return cls(_placed(params, device), params, ACTIVATION_MODES[int(params["mode"][0])])
 
@@ -77,15 +78,20 @@ class CodeMap:
     @classmethod
     def joined(cls, maps: Sequence[CodeMap]) -> CodeMap:
         """Return the maps of consecutive groups of images, whose calls have run, as one."""
-        return cls.from_rows(np.concatenate([each.params.host() for each in maps]), maps[0].params.device)
+        return cls.from_rows(np.concatenate([each.rows for each in maps]), maps[0].params.device)
 
     def images(self, first: int, end: int) -> CodeMap:
         """Return the map of the images at these positions, once its calls have run."""
-        return CodeMap.from_rows(self.params.host()[first:end], self.params.device)
+        return CodeMap.from_rows(self.rows[first:end], self.params.device)
 
     def of_images(self, positions: NDArray[np.intp]) -> CodeMap:
         """Return the map of some images, once its calls have run: image positions[i] becomes image i."""
-        return CodeMap.from_rows(self.params.host()[positions], self.params.device)
+        return CodeMap.from_rows(self.rows[positions], self.params.device)
+
+    @property
+    def rows(self) -> ParamsArray:
+        """Return params as a NumPy array."""
+        return cast(ParamsArray, self.params.host())
 
     @property
     def is_tensorflow(self) -> bool:
@@ -99,7 +105,7 @@ class CodeMap:
     def moved(self, device: Device) -> tuple[CodeMap, list[Call]]:
         """Return the same map on another device, and the calls that copy what other calls fill before they run."""
         if self.is_fixed:
-            return CodeMap.from_rows(self.params.host(), device), []
+            return CodeMap.from_rows(self.rows, device), []
         rows = np.zeros(self.params.shape, PARAMS)
         copy = CodeMap(device.upload(rows), rows, self.mode, is_fixed=False)
         pairs = [(self.params, copy.params), *((getattr(self.scales, name), getattr(copy.scales, name)) for name in _SCALES)]
@@ -149,15 +155,23 @@ class Tensor:
         return height, width, channels
 
     @property
-    def params(self) -> NDArray[Any] | None:
+    def params(self) -> ParamsArray | None:
         """Return what its codes mean, (n,) of PARAMS; None for reals."""
-        return None if self.code_map is None else self.code_map.params.host()
+        return None if self.code_map is None else self.code_map.rows
 
-    def host(self) -> NDArray[Any]:
+    def host(self) -> Array:
         """Return the values as a NumPy array (n, h, w, c): the memory itself on the CPU, else a copy."""
         return self.storage.host()
 
+    def floats(self) -> FloatArray:
+        """Return the values of a float32 tensor, as `host` does."""
+        return self.storage.floats()
 
-def host_tensor(array: NDArray[Any], precision: Precision = FP32) -> Tensor:
+    def codes(self) -> CodeArray:
+        """Return the values of a tensor of codes, as `host` does."""
+        return cast(CodeArray, self.storage.host())
+
+
+def host_tensor(array: Array, precision: Precision = FP32) -> Tensor:
     """Return an array (n, h, w, c) as a tensor on the CPU. It is read in place where it is C-contiguous."""
     return Tensor(HOST.upload(array), precision)

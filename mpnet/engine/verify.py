@@ -111,7 +111,7 @@ class Verifier:
         if isinstance(operation, _INTEGER_OPERATIONS):
             expected = execute(operation, inputs, self._oracle).host()
             wrong_count = int(np.count_nonzero(result.host() != expected))
-            largest = float(np.abs(result.host().astype(np.float64) - expected).max())
+            largest = float(np.abs(result.host().astype(np.float64) - expected.astype(np.float64)).max())
             self._add(number, step, result.host().size, wrong_count, largest, float(wrong_count > 0))
         elif isinstance(operation, Quantize):
             assert result.params is not None
@@ -159,7 +159,7 @@ class Verifier:
         layer = operation.layer_of(self._plan.network)
         constants = self._prepared.constants(operation)
         assert constants.weight_scale is not None
-        weights = dequantize_weights(constants.weights, constants.weight_scale)
+        weights = dequantize_weights(constants.codes, constants.weight_scale)
         shape = conv_shape(layer)
         wide = replace(shape, in_h=shape.in_h + 2 * shape.padding, in_w=shape.in_w + 2 * shape.padding, padding=0)
         pack = self._prepared.kernels.pack_conv
@@ -168,7 +168,7 @@ class Verifier:
     def _padded(self, x: Tensor, padding: int) -> Floats:
         """Return the input as reals, with the border that the kernel reads: taps outside hold zero_point, so offset."""
         assert x.params is not None
-        values = dequantize_activations(x.host(), x.params, tensorflow=False)
+        values = dequantize_activations(x.codes(), x.params, tensorflow=False)
         if padding == 0:
             return values
         n, height, width, channels = values.shape

@@ -271,7 +271,7 @@ def _conv(x: Array, packed: PackedConv, fields: Fields) -> None:
         value = _result(packed.precision)(packed, x, fields)
         refuse_not_finite(value, "a convolution's result")
         value = activate(value, ACTIVATION_WORD[fields["activation"]])
-    stored = np.empty(value.shape, out.dtype)
+    stored: Array = np.empty(value.shape, out.dtype)
     if out.dtype in CODES:
         quantize(value, value.dtype, stored, out.dtype, len(x), 0, *_output_rules(fields))
     else:

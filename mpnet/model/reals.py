@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array, DType, RealArray
 from mpnet.model.precision import BFLOAT16
 
 F32 = NDArray[np.float32]
 
 
-def widened(x: NDArray[Any]) -> F32:
+def widened(x: Array) -> F32:
     """Return the reals of a stored type, by their dtype, as float32: exact. Any shape; float32 comes back as it is."""
     if x.dtype == BFLOAT16.dtype:
         upper: F32 = (x.astype(np.uint32) << np.uint32(16)).view(np.float32)
@@ -21,7 +20,7 @@ def widened(x: NDArray[Any]) -> F32:
     return x.astype(np.float32, copy=False)
 
 
-def narrowed(x: NDArray[np.floating[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+def narrowed(x: RealArray, dtype: DType) -> Array:
     """Return float32 of any shape as the reals of a stored type of this dtype: to nearest even, beyond the largest infinite."""
     if dtype == BFLOAT16.dtype:
         bits = x.astype(np.float32, copy=False).view(np.uint32)

@@ -7,11 +7,10 @@ over a calibration set. Zero padding is not counted: near the border the mean is
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import RealArray
 from mpnet.errors import DataError, PrecisionError
 
 
@@ -22,7 +21,7 @@ class ChannelMeans:
         self._sum: NDArray[np.float64] | None = None
         self._count = 0.0
 
-    def observe(self, batch: NDArray[Any], weights: NDArray[np.float64] | None = None) -> None:
+    def observe(self, batch: RealArray, weights: NDArray[np.float64] | None = None) -> None:
         """Take in (n, h, w, c) activations; weights: (n, h, w) how often each position counts, None: once.
 
         Raises: DataError for NaN or infinity, or other channels than before.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpnet.arrays import RealArray
 from mpnet.errors import DataError, PrecisionError
 from mpnet.model.quantization import CALIBRATION_METHODS
 from mpnet.model.ranges import CalibratedRanges, TensorRange
@@ -68,7 +68,7 @@ class RangeEstimator:
         self._average: tuple[float, float] | None = None
         self._histogram = GrowingHistogram() if method.method in ("percentile", "entropy", "mse") else None
 
-    def observe(self, batch: NDArray[Any]) -> None:
+    def observe(self, batch: RealArray) -> None:
         """Take in activations (n, ...) of n images, float32 or float16. Raises: DataError for NaN or infinity."""
         for image in np.asarray(batch):
             if image.size == 0:
@@ -111,7 +111,7 @@ class Calibrator:
         self._estimators = {tensor: RangeEstimator(*methods[tensor]) for tensor in sorted(methods)}
         self._names = names
 
-    def observe(self, tensor: int, batch: NDArray[Any]) -> None:
+    def observe(self, tensor: int, batch: RealArray) -> None:
         """Take in (n, ...) activations of a tensor; others than the wanted ones are ignored.
 
         Raises: DataError naming the tensor for NaN or infinity.

@@ -19,7 +19,6 @@ Source: docs/arithmetic.md, section 9.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -215,6 +214,6 @@ def _checked(
     if not (np.isfinite(minima).all() and np.isfinite(maxima).all()):
         raise PrecisionError(f"{name}: min or max holds NaN or infinity")
     if minima.shape == maxima.shape and (minima > maxima).any():
-        at: Any = int(np.flatnonzero((minima > maxima).reshape(-1))[0])
+        at = int(np.flatnonzero((minima > maxima).reshape(-1))[0])
         raise PrecisionError(f"{name}: min {minima.reshape(-1)[at]} > max {maxima.reshape(-1)[at]}; swap them")
     return values, minima, maxima

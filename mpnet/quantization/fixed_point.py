@@ -8,7 +8,7 @@ TensorFlow Lite's: a factor is a multiplier of 31 bits and a shift, multiplier *
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from mpnet.kernels.core import constant
 from mpnet.quantization.codes import Codes
 from mpnet.quantization.weights import dequantize_weights
 
-BIAS_TYPES: dict[int, Any] = {8: np.int32, 16: np.int64}
+BIAS_TYPES: dict[int, type[np.int32] | type[np.int64]] = {8: np.int32, 16: np.int64}
 """Of biases as TensorFlow Lite stores them, by the bits of the codes that a convolution gives."""
 MOST_SHIFT = constant("MP_MOST_SHIFT")
 ADD_SHIFTS: dict[int, int] = {8: constant("MP_ADD_SHIFT_8"), 16: constant("MP_ADD_SHIFT_16")}
@@ -56,8 +56,8 @@ def integer_bias(bias: NDArray[np.float32], scales: NDArray[np.float32], codes: 
 
 
 def within_reach(
-    weights: NDArray[Any], scales: NDArray[np.float32], bias: NDArray[np.float32], codes: Codes, sums: Codes | None
-) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    weights: NDArray[np.int8], scales: NDArray[np.float32], bias: NDArray[np.float32], codes: Codes, sums: Codes | None
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Return the codes and scales of weights with which bias and sums stay within what can be scaled.
 
     Only channels whose weights mean next to nothing beside their bias or the result's step get other codes.
@@ -81,7 +81,7 @@ class IntegerConstants(NamedTuple):
     multiplier, shift: the factor of each channel, int32 (out,).
     """
 
-    bias: NDArray[Any]
+    bias: NDArray[np.int32 | np.int64]
     multiplier: NDArray[np.int32]
     shift: NDArray[np.int32]
 

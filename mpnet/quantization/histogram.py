@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import RealArray
 from mpnet.errors import DataError
 
 # Bins on each side of zero. The widest value lies in the outer half of them, so a bin is at most 1/4096 of it.
@@ -33,7 +33,7 @@ class GrowingHistogram:
         """Return the number of values that were counted."""
         return int(self.counts.sum())
 
-    def observe(self, x: NDArray[Any]) -> None:
+    def observe(self, x: RealArray) -> None:
         """Count the values of an array of any shape. Raises: DataError for NaN or infinity."""
         values = np.asarray(x, np.float32).ravel()
         if values.size == 0:

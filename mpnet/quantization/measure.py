@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import RealArray
 from mpnet.errors import DataError
 
 _WIDE = Context(prec=30)
@@ -55,8 +56,8 @@ class ErrorMeter:
 
     def observe(
         self,
-        tensor: NDArray[Any],
-        reference: NDArray[Any],
+        tensor: RealArray,
+        reference: RealArray,
         *,
         scale: float | None = None,
         codes: NDArray[np.int8] | None = None,

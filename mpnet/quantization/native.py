@@ -6,14 +6,13 @@ Parameters travel as a NumPy array of PARAMS, one row per image, laid out as C's
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array, CodeArray
 from mpnet.errors import PrecisionError
 from mpnet.kernels import codes as kernel_codes
-from mpnet.kernels.codes import INTEGER_PARAMS, PARAMS, REAL_PARAMS, CScheme
+from mpnet.kernels.codes import INTEGER_PARAMS, PARAMS, REAL_PARAMS, CScheme, ParamsArray
 from mpnet.kernels.core import NONFINITE, OK
 from mpnet.kernels.interface import TensorQuant
 from mpnet.kernels.isa import kernels
@@ -21,7 +20,7 @@ from mpnet.model.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS, TENSORF
 from mpnet.quantization.scheme import ActivationScheme, QuantParams
 
 
-def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> NDArray[Any]:
+def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> ParamsArray:
     """Return the parameters (n,) of PARAMS for the (n, 2) [min, max] of n images.
 
     Raises: PrecisionError, naming the image when there are several, for a range that is not finite, has min > max or
@@ -57,7 +56,7 @@ def c_scheme(scheme: ActivationScheme) -> CScheme:
     )
 
 
-def quant_params(params: NDArray[Any], image: int) -> QuantParams:
+def quant_params(params: ParamsArray, image: int) -> QuantParams:
     """Return one row of an array of PARAMS as QuantParams."""
     record = params[image]
     return QuantParams(
@@ -67,14 +66,14 @@ def quant_params(params: NDArray[Any], image: int) -> QuantParams:
     )
 
 
-def tensor_quant(params: NDArray[Any]) -> TensorQuant:
+def tensor_quant(params: ParamsArray) -> TensorQuant:
     """Return the scales, zero points and offsets of an array of PARAMS, as kernels take them."""
     return TensorQuant(scale=params["scale"].copy(), zero_point=params["zero_point"].copy(), offset=params["offset"].copy())
 
 
 def quantize_activations(
-    x: NDArray[np.float32], params: NDArray[Any], out: NDArray[Any] | None = None, *, threads: int = 1
-) -> NDArray[Any]:
+    x: NDArray[np.float32], params: ParamsArray, out: CodeArray | None = None, *, threads: int = 1
+) -> CodeArray:
     """Quantize a batch x (n, ...), float32, C-contiguous; params: (n,) of PARAMS; out: int8 or int16 of x's shape, or None.
 
     Raises: PrecisionError for NaN or infinity in x, and for arrays that do not fit.
@@ -96,7 +95,7 @@ def quantize_activations(
 
 
 def dequantize_activations(
-    q: NDArray[Any], params: NDArray[Any], out: NDArray[np.float32] | None = None, *, tensorflow: bool = True, threads: int = 1
+    q: CodeArray, params: ParamsArray, out: NDArray[np.float32] | None = None, *, tensorflow: bool = True, threads: int = 1
 ) -> NDArray[np.float32]:
     """Return the reals of a batch of codes q (n, ...), int8 or int16, C-contiguous.
 
@@ -113,21 +112,21 @@ def dequantize_activations(
     return reals
 
 
-def _codes_type(params: NDArray[Any]) -> type:
+def _codes_type(params: ParamsArray) -> type[np.int8] | type[np.int16]:
     return np.int16 if len(params) > 0 and params["high"][0] > 127 else np.int8
 
 
-def _are_linear(params: NDArray[Any]) -> bool:
+def _are_linear(params: ParamsArray) -> bool:
     """Return whether the kernels' own formula holds; all rows are of one scheme."""
     return len(params) > 0 and bool((params["mode"] < ACTIVATION_MODES.index(TENSORFLOW_MODES[0])).all())
 
 
-def _as_images(x: NDArray[Any]) -> NDArray[Any]:
+def _as_images(x: Array) -> Array:
     return x.reshape(len(x), 1, 1, -1)
 
 
 def _check_batch(
-    source: NDArray[Any], target: NDArray[Any], params: NDArray[Any], source_type: type, target_type: type
+    source: Array, target: Array, params: ParamsArray, source_type: type[np.generic], target_type: type[np.generic]
 ) -> None:
     """Check a batch: C reads raw memory, so everything about it is checked here."""
     if source.dtype != source_type or target.dtype != target_type:

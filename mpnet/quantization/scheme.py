@@ -33,11 +33,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import CodeArray, RealArray
 from mpnet.errors import PrecisionError
 from mpnet.kernels.interface import TensorQuant
 from mpnet.kernels.rounding import quantized, round_to_integers
@@ -259,7 +259,7 @@ def params_to_quant(params: list[QuantParams] | tuple[QuantParams, ...]) -> Tens
     )
 
 
-def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[Any]:
+def quantize_activation(x: RealArray, params: QuantParams) -> CodeArray:
     """Quantize x (float32, or float16 widened exactly; any shape; finite) -> codes of the same shape, on the NumPy path.
 
     int8, or int16 where codes leave that.
@@ -287,7 +287,7 @@ def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[Any]:
     return codes.astype(np.int8 if params.high < 128 else np.int16)
 
 
-def dequantize_activation(q: NDArray[Any], params: QuantParams) -> NDArray[np.float32]:
+def dequantize_activation(q: CodeArray, params: QuantParams) -> NDArray[np.float32]:
     """Dequantize codes to float32 reals, as the integer kernels read them: (q - zero_point) * scale + offset."""
     steps = (q.astype(np.int32) - np.int32(params.zero_point)).astype(np.float32)
     real: NDArray[np.float32] = steps * _f32(params.scale) + _f32(params.offset)
@@ -311,6 +311,6 @@ def dequantize_step(q: NDArray[np.int8], params: QuantParams) -> NDArray[np.floa
     )
 
 
-def fake_quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.float32]:
+def fake_quantize_activation(x: RealArray, params: QuantParams) -> NDArray[np.float32]:
     """Return the reals that remain of x after a trip through codes."""
     return dequantize_activation(quantize_activation(x, params), params)

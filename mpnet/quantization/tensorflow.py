@@ -11,16 +11,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from types import EllipsisType
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mpnet.arrays import IntegerArray
 from mpnet.errors import PrecisionError
 from mpnet.kernels.rounding import round_to_integers
 from mpnet.model.quantization import QUANTIZE_MODES
 
 ROUND_MODES: dict[str, str] = {"HALF_AWAY_FROM_ZERO": "half_away", "HALF_TO_EVEN": "half_to_even"}
+
+
+class _Named(Protocol):
+    """One of TensorFlow's types."""
+
+    @property
+    def name(self) -> str:
+        """Return its name, such as 'qint8'."""
+        ...
+
 
 _f32 = np.float32
 _ZERO = np.float32(0)
@@ -141,7 +153,7 @@ def _scaled_codes(kind: QuantizedType, narrow_range: bool) -> tuple[np.float32, 
 
 def quantize_slice(
     x: NDArray[np.float32], factors: QuantizeFactors, kind: QuantizedType, mode: str, rounding: str
-) -> NDArray[Any]:
+) -> IntegerArray:
     """Quantize finite float32 x to codes, with the factors of its range."""
     x = flush(x)
     with np.errstate(all="ignore"):
@@ -159,7 +171,7 @@ def quantize_slice(
     return _to_integers(codes, kind)
 
 
-def _to_integers(codes: NDArray[np.float32], kind: QuantizedType) -> NDArray[Any]:
+def _to_integers(codes: NDArray[np.float32], kind: QuantizedType) -> IntegerArray:
     """Convert to integers as x86 does: what int32 cannot hold becomes its lowest value; then the low bits are kept."""
     holds = (codes >= _f32(-(2.0**31))) & (codes < _f32(2.0**31))
     integers = np.where(holds, codes, _f32(-(2.0**31))).astype(np.int32)
@@ -167,7 +179,7 @@ def _to_integers(codes: NDArray[np.float32], kind: QuantizedType) -> NDArray[Any
 
 
 def dequantize_slice(
-    q: NDArray[Any],
+    q: IntegerArray,
     min_range: np.float32,
     max_range: np.float32,
     kind: QuantizedType,
@@ -201,13 +213,13 @@ def quantize(
     x: ArrayLike,
     min_range: ArrayLike,
     max_range: ArrayLike,
-    dtype: Any,
+    dtype: str | _Named,
     mode: str = "MIN_COMBINED",
     round_mode: str = "HALF_AWAY_FROM_ZERO",
     narrow_range: bool = False,
     axis: int | None = None,
     ensure_minimum_range: float = 0.01,
-) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.float32]]:
+) -> tuple[IntegerArray, NDArray[np.float32], NDArray[np.float32]]:
     """Return (codes, output_min, output_max) as tf.quantization.quantize does.
 
     x:            finite reals, taken as float32; any shape.
@@ -244,7 +256,7 @@ def quantize(
 
 
 def dequantize(
-    input: NDArray[Any],
+    input: IntegerArray,
     min_range: ArrayLike,
     max_range: ArrayLike,
     mode: str = "MIN_COMBINED",
@@ -275,8 +287,8 @@ def dequantize(
     return out
 
 
-def _type(dtype: Any) -> QuantizedType:
-    name = getattr(dtype, "name", dtype)
+def _type(dtype: str | _Named) -> QuantizedType:
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", str(dtype))
     if name not in TYPES:
         raise PrecisionError(f"quantize: unknown type {name!r}; known are {', '.join(TYPES)}")
     return TYPES[name]
@@ -291,7 +303,7 @@ def _check_mode(mode: str) -> None:
 class _Slice:
     """A part of a tensor with a range of its own. where: its index; name: for messages, '' for the whole tensor."""
 
-    where: Any
+    where: EllipsisType | tuple[slice | int, ...]
     name: str
     minimum: np.float32
     maximum: np.float32

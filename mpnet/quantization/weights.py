@@ -14,11 +14,11 @@ Searches add squared errors in float64 one after the other per channel, so the c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import RealArray
 from mpnet.errors import PrecisionError
 from mpnet.kernels.rounding import round_to_integers
 from mpnet.model.quantization import GROUP, LEARNT, PER_GROUP, SCHEME_ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS, WEIGHTS
@@ -81,7 +81,7 @@ class WeightScheme:
             raise PrecisionError(f"weights: rounding {LEARNT} has no {what}; use per_channel with min_max, mse or power_of_two")
 
 
-def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def quantize_weights(w: RealArray, scheme: WeightScheme) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Return (codes, scales) of a layer's weights.
 
     w:      (out_channels, ...), finite; taken as float32.

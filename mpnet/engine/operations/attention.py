@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Sequence
+from typing import ClassVar, Sequence
 
-from mpnet.engine.operations.base import Context, Operation, one_operation
+from mpnet.engine.operations.base import Context, Operation, StepFields, one_operation
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.model.layers import AttentionSpec
@@ -47,7 +47,7 @@ class Attention(Operation):
         sizes = (n, height * width, self.heads, self.key, out.storage.shape[3] // self.heads, self.areas)
         return [context.binder.call("attention", x, out.storage, *sizes, self.scale)]
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"factor": self.heads, "length": self.key, "segments": self.areas, "parameters": [self.scale, 0.0, 0.0, 0.0]}
 

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, ClassVar, Mapping, Protocol, Sequence
+from typing import Any, Callable, ClassVar, Generic, Mapping, Protocol, Sequence, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array, DType
 from mpnet.engine.options import LayerQuantization
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
@@ -22,6 +23,8 @@ from mpnet.model.precision import FLOAT32, FP32, Precision
 from mpnet.quantization.fixed_point import IntegerConstants
 
 Floats = NDArray[np.float32]
+StepFields = dict[str, int | float | Sequence[float]]
+"""Fields of a bundle's mpb_step by name."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Context:
     threads: int
     device: Device
 
-    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT32.dtype) -> Storage:
+    def allocate(self, shape: tuple[int, ...], dtype: DType = FLOAT32.dtype) -> Storage:
         """Return new memory on the device, of unknown content."""
         return self.device.allocate(shape, dtype)
 
@@ -140,11 +143,11 @@ class Operation:
         """Join this operation with the only reader of its result, where the kernels can do that."""
         return None
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
         return {}
 
-    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any] | None:
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> Array | None:
         """Return what a bundle's step brings along beside its fields, as mpb_step's `values` says; None for nothing."""
         return None
 
@@ -164,13 +167,16 @@ class Activated(Operation):
         """Return the activation, '' for a linear one."""
         return "" if self.activation == "linear" else self.activation
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"activation": ACTIVATION_CODE[self.activation]}
 
 
+_Layer = TypeVar("_Layer", bound=LayerSpec)
+
+
 @dataclass(frozen=True)
-class Rule:
+class Rule(Generic[_Layer]):
     """The operations of one kind of layer.
 
     operations: for (layer, precision, how it is quantised): the first on all inputs, each further one on the result before
@@ -178,17 +184,27 @@ class Rule:
     slice_input: what it takes of an input of a shape, or how that is rearranged first; None: all of it, as it is.
     """
 
-    operations: Callable[[Any, Precision, LayerQuantization], tuple[Operation, ...]]
-    slice_input: Callable[[Any, Shape], Operation | None] | None = None
+    operations: Callable[[_Layer, Precision, LayerQuantization], tuple[Operation, ...]]
+    slice_input: Callable[[_Layer, Shape], Operation | None] | None = None
 
 
-RULES: dict[type[LayerSpec], Rule] = {}
+RULES: dict[type[LayerSpec], Rule[LayerSpec]] = {}
 """By the layer's type. A layer that is one operation has its rule beside that operation, all others in mpnet.engine.rules."""
 
 
-def one_operation(kind: type[LayerSpec], operation: Callable[[Any], Operation]) -> None:
+def declare_rule(
+    kind: type[_Layer],
+    operations: Callable[[_Layer, Precision, LayerQuantization], tuple[Operation, ...]],
+    slice_input: Callable[[_Layer, Shape], Operation | None] | None = None,
+) -> None:
+    """Declare the operations of layers of a kind, as `Rule` says."""
+    # Who takes a rule by its layer's type gives it layers of that type.
+    RULES[kind] = cast("Rule[LayerSpec]", Rule(operations, slice_input))
+
+
+def one_operation(kind: type[_Layer], operation: Callable[[_Layer], Operation]) -> None:
     """Declare that layers of a kind are one operation, which `operation` makes of the layer."""
-    RULES[kind] = Rule(lambda layer, precision, how: (operation(layer),))
+    declare_rule(kind, lambda layer, precision, how: (operation(layer),))
 
 
 @dataclass(frozen=True)

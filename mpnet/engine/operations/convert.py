@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Sequence, TypeVar
+from typing import ClassVar, Sequence, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpnet.engine.operations.base import Context, Operation
+from mpnet.arrays import Array, CodeArray
+from mpnet.engine.operations.base import Context, Operation, StepFields
 from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.kernels.call import Call
+from mpnet.kernels.codes import ParamsArray
 from mpnet.kernels.device import Device, copy_call
 from mpnet.kernels.interface import CodeRules
 from mpnet.model.precision import FP32, INT8, Precision
@@ -91,7 +92,7 @@ class Quantize(Operation):
             )
         return calls
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
         low, high = self.range or (0.0, 0.0)
         return {
@@ -201,9 +202,9 @@ def conversion_steps(source: Precision, conversion: AnyConversion) -> tuple[Dequ
     return (Dequantize(source.widened), conversion) if by_reals else (conversion,)
 
 
-def _quantize_tensorflow(x: NDArray[Any], params: NDArray[Any], out: NDArray[np.int8], threads: int) -> None:
+def _quantize_tensorflow(x: Array, params: ParamsArray, out: CodeArray, threads: int) -> None:
     activations.quantize_activations(widened(x), params, out, threads=threads)
 
 
-def _dequantize_tensorflow(x: NDArray[np.int8], params: NDArray[Any], out: NDArray[Any], threads: int) -> None:
+def _dequantize_tensorflow(x: CodeArray, params: ParamsArray, out: Array, threads: int) -> None:
     out[...] = narrowed(activations.dequantize_activations(x, params, tensorflow=True, threads=threads), out.dtype)

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Sequence
+from typing import ClassVar, Sequence
 
-from mpnet.engine.operations.base import Context, Operation
+from mpnet.engine.operations.base import Context, Operation, StepFields
 from mpnet.engine.operations.convert import Quantize
 from mpnet.engine.operations.elementwise import Map
 from mpnet.engine.operations.pooling import MaxPool
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
+from mpnet.kernels.calls import DEFAULT_RULES
 from mpnet.kernels.interface import ACTIVATIONS, CodeRules
 from mpnet.model.network import ConvolutionSpec, LayerSpec, NetworkSpec, Shape
 from mpnet.model.precision import FLOAT32, FP32, Precision
@@ -125,11 +126,11 @@ class Convolve(Operation):
         # What a connected layer reads as channels of one pixel lies in memory just so.
         values = source.reshape((x.images, shape.in_h, shape.in_w, shape.in_channels))
         ranges = None
-        target: dict[str, Any] = {}
+        out_quant, out_rules = None, DEFAULT_RULES
         if self.quantize is not None:
             out.code_map, scheme = self.quantize.fixed_map(x.images, context.device), self.quantize.scheme
             assert scheme.rounding is not None
-            target = {"out_quant": out.code_map.scales, "out_rules": CodeRules(scheme.rounding, scheme.low, scheme.high)}
+            out_quant, out_rules = out.code_map.scales, CodeRules(scheme.rounding, scheme.low, scheme.high)
         elif out.measured:
             ranges = out.ranges = context.allocate((x.images, 2))
         calls = [
@@ -144,7 +145,8 @@ class Convolve(Operation):
                 ranges=ranges,
                 pool=self.pool is not None,
                 converts=converts,
-                **target,
+                out_quant=out_quant,
+                out_rules=out_rules,
             )
         ]
         if ranges is not None and out.precision.stored is not FLOAT32:
@@ -153,9 +155,9 @@ class Convolve(Operation):
             calls += [binder.cast(ranges, rounded).with_fixed_input(), binder.cast(rounded, ranges).with_fixed_input()]
         return calls
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
-        fields = {"quantizes": int(self.quantize is not None), "pooled": int(self.pool is not None)}
+        fields: StepFields = {"quantizes": int(self.quantize is not None), "pooled": int(self.pool is not None)}
         for fused in (self.quantize, self.pool):
             fields |= {} if fused is None else fused.step_fields()
         return fields

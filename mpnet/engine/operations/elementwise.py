@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Sequence
+from typing import ClassVar, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpnet.engine.operations.base import Activated, Context, Floats, Operation, PreparedWeights, one_operation
+from mpnet.engine.operations.base import Activated, Context, Floats, Operation, PreparedWeights, StepFields, one_operation
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.arguments import activation_code, check, code_of
 from mpnet.kernels.call import Call
@@ -59,7 +58,7 @@ class Map(Activated):
         line = float(self.scale), float(self.shift)
         return [context.binder.call("map", x, x.dtype, result, result.dtype, code, *line, x.size)]
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"activation": ACTIVATION_CODE[self.activation], "parameters": [self.scale, self.shift]}
 
@@ -111,7 +110,7 @@ class Combine(Activated):
             calls.append(context.binder.call("combine", so_far, b, out.storage, *types, code, first, second, *shapes))
         return calls
 
-    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> Floats:
         """Return the factors of all inputs, one after the other, float32."""
         return np.concatenate([factors for pair in self.factors(prepared, inputs) for factors in pair]).astype(np.float32)
 
@@ -144,7 +143,7 @@ class Multiply(Activated):
         check(b, "the second factor", (a.dtype,), shapes[self.operand])
         return [context.binder.call("multiply", a, b, out.storage, a.dtype, out.storage.dtype, code, kind, *a.shape)]
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
         return {**super().step_fields(), "kind": OPERANDS.index(self.operand), "swapped": int(self.swapped)}
 
@@ -174,7 +173,7 @@ class Constant(Operation):
         """Return the calls that fill `out`."""
         return [context.binder.cast(self.tiled(context.prepared, out.storage.shape), out.storage)]
 
-    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> Floats:
         """Return the values in the shape of the result for one image."""
         return self.tiled(prepared, (1, *result))
 
@@ -221,7 +220,7 @@ class Normalize(Operation):
         rows = (x.size // length, length, np.array(starts, np.int32), len(starts) - 1)
         return [context.binder.call("normalize", x, out.storage, x.dtype, kind, *rows, *self.four_parameters)]
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"kind": NORMALISATIONS.index(self.kind), "parameters": self.four_parameters}
 

@@ -7,7 +7,7 @@ What their tensors' codes mean is known before anything runs, so it belongs to t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Sequence
+from typing import ClassVar, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class IntegerQuantize(Operation):
         arguments = (out.storage, out.storage.dtype, float(codes.scale), codes.zero_point, x.size)
         return [context.binder.call("quantize_by_division", x, *arguments)]
 
-    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[np.int32]:
         """Return the step's constants, an mpb_integer_rules."""
         return _rules(self.codes, self.codes.least, self.codes.largest)
 
@@ -116,7 +116,7 @@ class IntegerRescale(Operation):
         rules = (self.codes.zero_point, result.zero_point, result.least, result.largest, *positive, *negative)
         return [context.binder.call("rescale", x, x.dtype, out.storage, out.storage.dtype, *rules, x.size)]
 
-    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[np.int32]:
         """Return the step's constants, an mpb_integer_rules."""
         return _rules(self.result, self.result.least, self.result.largest, self.integer_factors())
 
@@ -168,7 +168,7 @@ class IntegerAdd(Operation):
         rules = (zero_points, multipliers, shifts, *bounds(result, self.activation))
         return [context.binder.call("add_codes", x, inputs[1].storage, out.storage, x.dtype, *rules, x.size)]
 
-    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[np.int32]:
         """Return the step's constants, an mpb_integer_rules."""
         return _rules(self.result, *bounds(self.result, self.activation), self.integer_factors())
 
@@ -228,7 +228,7 @@ class IntegerConvolve(Convolve):
         low, high = bounds(self.result, self.activation)
         return low - self.result.zero_point, high - self.result.zero_point
 
-    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[np.int32]:
         """Return the step's constants, an mpb_integer_rules."""
         if self.leaky is None:
             return _rules(self._target, *self._bounds)

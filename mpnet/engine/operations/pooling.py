@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Sequence
+from typing import ClassVar, Sequence
 
 import numpy as np
 
-from mpnet.engine.operations.base import Context, Floats, Operation, one_operation
+from mpnet.engine.operations.base import Context, Floats, Operation, StepFields, one_operation
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.kernels.interface import ConvShape
@@ -45,7 +45,7 @@ class MaxPool(Operation):
             context.binder.maxpool(inputs[0].storage, out.storage, size=self.size, stride=self.stride, padding=self.padding)
         ]
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"size": self.size, "stride": self.stride, "padding": self.padding}
 
@@ -96,7 +96,7 @@ class LocalAvgPool(Operation):
         window = (self.size, *self.strides, self.padding)
         return [context.binder.call("local_avgpool", x, out.storage, x.dtype, *x.shape, *sizes, *window)]
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"size": self.size, "stride": self.strides[0], "stride_y": self.strides[1], "padding": self.padding}
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Sequence
+from typing import ClassVar, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.operations.base import Context, Operation, PreparedWeights, one_operation
+from mpnet.arrays import Array
+from mpnet.engine.operations.base import Context, Operation, PreparedWeights, StepFields, one_operation
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.kernels.device import Values, array_of
@@ -45,7 +46,7 @@ class Slice(Operation):
         """Return the calls that fill `out`."""
         return [context.binder.take_channels(inputs[0].storage, out.storage, self.start)]
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"first": self.start}
 
@@ -97,7 +98,7 @@ class Upsample(Operation):
         """Return the calls that fill `out`."""
         return [context.binder.upsample(inputs[0].storage, out.storage, factor=self.factor)]
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"factor": self.factor}
 
@@ -122,7 +123,7 @@ class Shuffle(Operation):
         x, channels = inputs[0].storage, inputs[0].shape[2]
         return [context.binder.call("shuffle", x, out.storage, x.dtype, x.size // channels, channels, self.groups)]
 
-    def step_fields(self) -> dict[str, Any]:
+    def step_fields(self) -> StepFields:
         """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"factor": self.groups}
 
@@ -228,7 +229,7 @@ class Pad(Rearrange):
         return [Call(_pad, (x.host(), result, interior, fill), 0)]
 
 
-def _pad(x: NDArray[Any], out: NDArray[Any], interior: NDArray[Any], fill: NDArray[np.int32] | None) -> None:
+def _pad(x: Array, out: Array, interior: Array, fill: Array | None) -> None:
     out[...] = 0 if fill is None else fill.astype(out.dtype)[:, None, None, None]
     np.copyto(interior, x)
 

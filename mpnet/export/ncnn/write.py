@@ -162,7 +162,7 @@ class NcnnExport:
         if operation.weights is not None:
             return self._convolve_codes(layer, requested.name, constants, step.inputs[0], name)
         if requested.stored is FLOAT16:
-            constants = Constants(round_to_halves(layer, constants.weights), constants.bias, None)
+            constants = Constants(round_to_halves(layer, constants.reals), constants.bias, None)
             self.layers[layer.index] = (requested.name, "fp16", "16-bit weights; computed in fp32")
         else:
             self.layers[layer.index] = (requested.name, "fp32", "")
@@ -202,7 +202,7 @@ class NcnnExport:
             )
         else:
             self.layers[layer.index] = (requested, "int8", "")
-            sums = self._sum_codes(layer, constants.weights, slot, f"{name}/sums")
+            sums = self._sum_codes(layer, constants.codes, slot, f"{name}/sums")
         alone = layer.activation != "linear"
         reals = self.files.add_layer(
             "Scale", f"{name}/reals" if alone else name, [sums], p0=layer.filters, p1=1, p31=_NO_16_BITS

@@ -86,7 +86,7 @@ class _Writer:
 
     def real_weights(self) -> str:
         """Return the weights that are no codes, from the type that they are stored in."""
-        weights, stored_type = self.constants.weights, self.operation.precision.stored
+        weights, stored_type = self.constants.reals, self.operation.precision.stored
         if stored_type not in NARROW:
             return self.constant("weights", weights)
         bits = narrowed(weights, stored_type.dtype)
@@ -100,7 +100,7 @@ class _Writer:
         Codes of 4 bits become that when the file is loaded: engines convolve codes of 8 bits only, and DequantizeLinear of 4
         bits leaves them with reals.
         """
-        weights, precision, node = self.constants.weights, self.operation.precision, self.graph.node
+        weights, precision, node = self.constants.codes, self.operation.precision, self.graph.node
         if not precision.is_narrow:
             return self.constant("weights", weights)
         codes, multipliers = split_blocks(weights, precision.weight_bits)

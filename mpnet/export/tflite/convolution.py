@@ -55,7 +55,7 @@ def write_convolution(writer: TfliteWriter, rules: TfliteRules, conv: Convolutio
         scales = conv.constants.weight_scale
         assert scales is not None
         conv = replace(
-            conv, codes=None, constants=Constants(dequantize_weights(conv.constants.weights, scales), conv.constants.bias, None)
+            conv, codes=None, constants=Constants(dequantize_weights(conv.constants.codes, scales), conv.constants.bias, None)
         )
     word = find_convolution_padding(layer)
     if word is None:
@@ -97,10 +97,11 @@ def _grouped(writer: TfliteWriter, rules: TfliteRules, conv: Convolution, x: int
 def _operator(writer: TfliteWriter, conv: Convolution, x: int, word: str, filters: slice) -> int:
     layer, graph = conv.layer, writer.graph
     depthwise = layer.depthwise
-    weights, bias = conv.constants.weights[filters], conv.constants.bias[filters]
+    weights: NDArray[np.float32 | np.float16 | np.int8] = conv.constants.weights[filters]
+    bias = conv.constants.bias[filters]
     scales = None if conv.constants.weight_scale is None else conv.constants.weight_scale[filters]
     if conv.codes is not None and scales is not None:
-        weights, scales = within_reach(weights, scales, bias, conv.codes, conv.sums)
+        weights, scales = within_reach(conv.constants.codes[filters], scales, bias, conv.codes, conv.sums)
     # (out, in, h, w) to TensorFlow's (out, h, w, in), or (1, h, w, out) with a filter per channel.
     stored_weights = weights.transpose(0, 2, 3, 1) if not depthwise else weights[:, 0].transpose(1, 2, 0)[None]
     meaning = None if scales is None else Channels(scales, CHANNELS if depthwise else 0)

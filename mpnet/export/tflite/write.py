@@ -134,7 +134,7 @@ class TfliteExport:
     def _reach(self, convolution: Convolve, codes: Codes) -> float:
         constants = self._configuration.prepared.constants(convolution)
         assert constants.weight_scale is not None
-        filters = np.abs(dequantize_weights(constants.weights, constants.weight_scale)).sum(axis=(1, 2, 3), dtype=np.float64)
+        filters = np.abs(dequantize_weights(constants.codes, constants.weight_scale)).sum(axis=(1, 2, 3), dtype=np.float64)
         return float((np.abs(constants.bias) + filters * -codes.least * codes.scale).max())
 
     def _maxpool(self, number: int, step: Step, form: Form) -> int:

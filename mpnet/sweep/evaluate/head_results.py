@@ -62,7 +62,7 @@ class HeadResults:
             if self._keep:
                 self._keep[head][start : start + len(geometry)] = tensor.host()
             elif baseline:
-                self._noise[head].setdefault(name, []).append(squared_sum(tensor.host(), baseline[head]))
+                self._noise[head].setdefault(name, []).append(squared_sum(tensor.floats(), baseline[head]))
 
         return receive
 

@@ -73,8 +73,8 @@ class LikelyHeads:
     def decode(self, output: int, tensor: Tensor, geometry: NDArray[np.float32]) -> Any:
         """Decode a head's tensor, as `Decoder.decode`."""
         if isinstance(tensor, HeadCells) and isinstance(self._decoder, DetectionDecoder):
-            return self._decoder.decode(output, tensor.host(), geometry, tensor.cells)
-        return self._decoder.decode(output, tensor.host(), geometry)
+            return self._decoder.decode(output, tensor.floats(), geometry, tensor.cells)
+        return self._decoder.decode(output, tensor.floats(), geometry)
 
     def run(self, lowering: Lowering, inputs: Sequence[Tensor], prepared: Prepared, threads: int) -> Tensor:
         """Run as `run_lowering`; of convolutions that only heads read, give `HeadCells` with all cells that can give a box."""
