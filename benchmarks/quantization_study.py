@@ -18,6 +18,7 @@ from pathlib import Path
 from mpnet.diagnose.analyze import ANALYSIS_IMAGES, KEEP_MACS_PERCENT
 from mpnet.diagnose.layer_errors import analyze
 from mpnet.diagnose.proposal import propose
+from mpnet.diagnose.raising import find_raising
 from mpnet.engine.cost import plan_cost
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import Plan
@@ -144,7 +145,7 @@ def plans_of(base: Workbench, path: Path, rows: list[tuple[str, list[str]]]) -> 
             batches = (batch.x for batch in bench.inputs.batches(2, positions))
             plan = bench.plan(precisions)
             analysis = analyze(bench.prepared, plan, batches, bench.threads)
-            proposal = propose(bench, plan, analysis, KEEP_MACS_PERCENT)
+            proposal = propose(bench, plan, analysis, KEEP_MACS_PERCENT, find_raising(bench, ""))
             precisions = bench.assign(proposal.precisions)
             print(f"{name}: fp16 in {', '.join(layer.name for layer in proposal.layers)}", file=sys.stderr)
         rows_ready.append((name, bench, bench.plan(precisions)))

@@ -19,6 +19,10 @@ class LayerRow:
     noise_percent: its share of the noise that all layers, each alone, bring to the heads.
     alone_db:      SQNR of each head when only this layer is lowered.
     local, cumulative: as in `LayerAnalysis`.
+    input_channel_spread, weight_channel_spread: largest over median range of the channels that it reads in fp32, and of its
+        filters as they are quantised (None without weights).
+    remedies:      for a layer with more than an even share of the noise, the cheapest first: options of `quantization` that are
+        not on, and the precision that it would be raised to.
     """
 
     layer: int
@@ -31,6 +35,9 @@ class LayerRow:
     alone_db: tuple[float, ...]
     local: TensorError
     cumulative: TensorError
+    input_channel_spread: float
+    weight_channel_spread: float | None
+    remedies: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -109,12 +116,37 @@ class ProposalRow:
 
 
 @dataclass(frozen=True)
+class ChangedOption:
+    """An option of quantisation in which the default differs, by its key in dots."""
+
+    option: str
+    given: str
+    default: str
+
+
+@dataclass(frozen=True)
+class DefaultSchemeRow:
+    """The default quantisation with the given precisions, on the images of the proposal.
+
+    agreement: as of `MeasuredConfiguration`. differences: from what is given. yaml: a line for an experiment file.
+    gains_more: whether it agrees better with the baseline than the proposal, for no bit operation more.
+    """
+
+    agreement: float
+    differences: tuple[ChangedOption, ...]
+    yaml: str
+    gains_more: bool
+
+
+@dataclass(frozen=True)
 class AnalysisDocument:
     """The losses of a configuration by layer and step, worst first, and what to keep at a higher precision.
 
     name:         of the experiment. images: how many ran beside fp32.
     digests:      of what decides the result, SHA-256 (hex). quantization: its complete options.
     head_sqnr_db: SQNR of each head as the configuration runs.
+    target:       the program whose precisions are proposed, '' for mpnet's own.
+    default_quantization: None where it is given, or does not apply.
     """
 
     name: str
@@ -126,3 +158,5 @@ class AnalysisDocument:
     layers: tuple[LayerRow, ...]
     steps: tuple[StepRow, ...]
     keep: ProposalRow
+    target: str
+    default_quantization: DefaultSchemeRow | None

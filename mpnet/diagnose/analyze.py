@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from mpnet.config.experiment import Experiment, PrecisionSection
 from mpnet.diagnose.analysis_document import (
     AnalysisDocument,
+    ChangedOption,
+    DefaultSchemeRow,
     LayerRow,
     MeasuredConfiguration,
     PrecisionChoices,
@@ -21,13 +23,17 @@ from mpnet.diagnose.analysis_document import (
     ReplacedChoice,
     StepRow,
 )
+from mpnet.diagnose.default_scheme import DefaultScheme, measure_default
 from mpnet.diagnose.layer_errors import Analysis, LayerAnalysis, StepAnalysis, analyze
-from mpnet.diagnose.proposal import MeasuredLayers, Proposal, count_raising_cost, propose
+from mpnet.diagnose.proposal import MeasuredLayers, Proposal, propose
+from mpnet.diagnose.raising import Raising, find_raising
+from mpnet.diagnose.remedies import Remedies
 from mpnet.engine.plan import Plan
-from mpnet.formats.documents.experiment_writer import format_flow, quote
+from mpnet.formats.documents.experiment_writer import format_flow, quantization_keys, quote
 from mpnet.model.precision import Precision
 from mpnet.progress import Progress, silent
 from mpnet.quantization.measure import TensorError
+from mpnet.trial.defaults import target_of
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.identity import identity_of
 from mpnet.trial.inputs import spread
@@ -41,13 +47,21 @@ _ERRORS = tuple(field.name for field in fields(TensorError))
 
 @dataclass(frozen=True, eq=False)
 class AnalysisReport:
-    """The analysis of a plan, and the layers worth a higher precision within keep_macs_percent of its MACs."""
+    """The analysis of a plan, and the layers worth a higher precision within keep_macs_percent of its MACs.
+
+    engine:         that will run the choice, '' for mpnet's own. raising, remedies: what that has.
+    default_scheme: None where it is given, or does not apply.
+    """
 
     bench: Workbench
     plan: Plan
     analysis: Analysis
     proposal: Proposal
     keep_macs_percent: float
+    engine: str
+    raising: Raising
+    remedies: Remedies
+    default_scheme: DefaultScheme | None
 
     def document(self) -> AnalysisDocument:
         """Return everything as plain values: steps and layers, worst first."""
@@ -62,6 +76,8 @@ class AnalysisReport:
             layers=tuple(self._layer_row(layer) for layer in analysis.layers),
             steps=tuple(_step_row(step) for step in sort_worst_first(analysis.steps)),
             keep=self._proposal_row(),
+            target=self.engine,
+            default_quantization=self._default_row(),
         )
 
     def _proposal_row(self) -> ProposalRow:
@@ -92,6 +108,17 @@ class AnalysisReport:
             over=replaced,
         )
 
+    def _default_row(self) -> DefaultSchemeRow | None:
+        scheme = self.default_scheme
+        if scheme is None:
+            return None
+        return DefaultSchemeRow(
+            agreement=scheme.agreement,
+            differences=tuple(ChangedOption(option, *values) for option, values in scheme.differences.items()),
+            yaml=f"quantization: {format_flow(quantization_keys(scheme.options))}",
+            gains_more=scheme.agreement > self.proposal.raised.agreement,
+        )
+
     def _measurement(self, result: MeasuredLayers) -> MeasuredConfiguration:
         macs_percent = 100 * result.macs / max(1, self.plan.network.macs)
         return MeasuredConfiguration(result.agreement, macs_percent, result.bit_operations)
@@ -104,11 +131,14 @@ class AnalysisReport:
             precision=str(layer.precision),
             macs=layer.macs,
             macs_percent=100 * layer.macs / max(1, self.plan.network.macs),
-            raised_bit_operations_percent=100 * count_raising_cost(self.plan, layer.layer) / bit_operations,
+            raised_bit_operations_percent=100 * self.raising.count_cost(self.plan, layer.layer) / bit_operations,
             noise_percent=100 * layer.noise,
             alone_db=layer.alone_db,
             local=layer.local,
             cumulative=layer.cumulative,
+            input_channel_spread=layer.input_spread,
+            weight_channel_spread=self.remedies.weight_spread(layer.layer),
+            remedies=self.remedies.find(layer) if layer.noise * len(self.analysis.layers) > 1 else (),
         )
 
     def csv(self) -> str:
@@ -151,9 +181,12 @@ def analyze_experiment(
     *,
     images: int = ANALYSIS_IMAGES,
     keep_macs_percent: float = KEEP_MACS_PERCENT,
+    engine: str = "",
     progress: Progress = silent,
 ) -> AnalysisReport:
     """Run the experiment's configuration beside fp32 on some of its images, evenly spread.
+
+    engine: that will run the choice, as `trial.defaults.target_of` takes it.
 
     Raises: as `open_workbench`; ConfigError when every layer is fp32, EngineError naming the layer.
     """
@@ -162,8 +195,12 @@ def analyze_experiment(
     positions = spread(len(bench.inputs), images)
     with progress("images", len(positions)) as advance:
         analysis = analyze(bench.prepared, plan, _batches(bench, positions), bench.threads, advance)
-    proposal = propose(bench, plan, analysis, keep_macs_percent, progress)
-    return AnalysisReport(bench, plan, analysis, proposal, keep_macs_percent)
+    target = target_of(experiment, engine)
+    raising = find_raising(bench, target)
+    proposal = propose(bench, plan, analysis, keep_macs_percent, raising, progress)
+    default_scheme = measure_default(bench, plan, target, progress)
+    remedies = Remedies(bench, plan, raising)
+    return AnalysisReport(bench, plan, analysis, proposal, keep_macs_percent, target, raising, remedies, default_scheme)
 
 
 def sort_worst_first(steps: tuple[StepAnalysis, ...]) -> list[StepAnalysis]:

@@ -10,7 +10,7 @@ alone:      the error at the heads when only this layer is lowered and all other
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Iterable
+from typing import Callable, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from mpnet.model.precision import FP32, Precision
 from mpnet.quantization import native as activations
 from mpnet.quantization.codes import LEAKY_SLOPE
 from mpnet.quantization.histogram import GrowingHistogram
-from mpnet.quantization.measure import ErrorMeter, TensorError
+from mpnet.quantization.measure import ErrorMeter, TensorError, spread_of_channels
 
 Floats = NDArray[np.float32]
 HISTOGRAM_BINS = 24
@@ -65,6 +65,7 @@ class LayerAnalysis:
 
     local, cumulative: of its result. alone_db: SQNR of each head when only this layer is lowered.
     noise: its share, 0 to 1, in the sum of the noise that all layers alone bring to the heads, each head counted alike.
+    input_spread: largest over median range of the channels of its first input in fp32; those that are always zero do not count.
     """
 
     layer: int
@@ -75,6 +76,7 @@ class LayerAnalysis:
     cumulative: TensorError
     alone_db: tuple[float, ...]
     noise: float
+    input_spread: float
 
 
 @dataclass(frozen=True)
@@ -116,11 +118,14 @@ def analyze(
     alone = {layer.index: [ErrorMeter() for _ in plan.network.outputs] for layer in lowered}
     results = {layer.index: _Meters() for layer in lowered}
     heads = [ErrorMeter() for _ in plan.outputs]
+    magnitudes: dict[int, NDArray[np.float64]] = {}
     images = 0
     for batch in batches:
         references = _walk(prepared, plan, batch, meters, results, heads, threads)
         for index, head_meters in alone.items():
             _measure_alone(prepared, plan, index, references, head_meters, threads)
+            largest = np.abs(references[plan.network.layers[index].inputs[0]]).max(axis=(0, 1, 2)).astype(np.float64)
+            magnitudes[index] = np.maximum(magnitudes.get(index, 0.0), largest)
         images += len(batch)
         advance(len(batch))
     if images == 0:
@@ -130,7 +135,8 @@ def analyze(
         for number, step in enumerate(plan.steps)
         if not step.operation.is_head
     )
-    return Analysis(images, steps, _layers(plan, results, alone), tuple(m.result().sqnr_db for m in heads))
+    spreads = {index: spread_of_channels(largest) for index, largest in magnitudes.items()}
+    return Analysis(images, steps, _layers(plan, results, alone, spreads), tuple(m.result().sqnr_db for m in heads))
 
 
 def _is_lowered(plan: Plan, index: int) -> bool:
@@ -287,7 +293,9 @@ def _bins(values: GrowingHistogram) -> tuple[int, ...]:
     return tuple(bins)
 
 
-def _layers(plan: Plan, results: dict[int, _Meters], alone: dict[int, list[ErrorMeter]]) -> tuple[LayerAnalysis, ...]:
+def _layers(
+    plan: Plan, results: dict[int, _Meters], alone: dict[int, list[ErrorMeter]], spreads: Mapping[int, float]
+) -> tuple[LayerAnalysis, ...]:
     decibels = {index: tuple(meter.result().sqnr_db for meter in meters) for index, meters in alone.items()}
     noises = {index: sum(10 ** (-db / 10) for db in alone_db) for index, alone_db in decibels.items()}
     total = sum(noises.values())
@@ -304,6 +312,7 @@ def _layers(plan: Plan, results: dict[int, _Meters], alone: dict[int, list[Error
                 result.cumulative.result(),
                 decibels[index],
                 noises[index] / total if total > 0 else 0.0,
+                spreads[index],
             )
         )
     return tuple(analyses)

@@ -136,3 +136,9 @@ def sparkline(counts: Sequence[int]) -> str:
         return " " * len(counts)
     # The square root keeps small bins visible beside the peak at zero that activations have.
     return "".join(bars[0 if c == 0 else 1 + min(7, int(7.999 * math.sqrt(c / top)))] for c in counts)
+
+
+def spread_of_channels(magnitudes: NDArray[np.float64]) -> float:
+    """Return the largest over the median of channels' magnitudes; channels that are always zero do not count. 1 without any."""
+    alive = magnitudes[magnitudes > 0]
+    return float(alive.max() / np.median(alive)) if len(alive) else 1.0

@@ -20,7 +20,6 @@ from mpnet.config.identity import digest_of
 from mpnet.detection.preprocess import geometry_array
 from mpnet.engine.calibration_statistics import CalibrationStatistics
 from mpnet.engine.cost import layer_costs
-from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.typed import as_json
 from mpnet.kernels.environment import versions
@@ -41,10 +40,10 @@ from mpnet.sweep.result import ConfigurationRow
 from mpnet.sweep.search.screening import SCREENING_IMAGES
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.store.records import SWEEP, write_record
-from mpnet.trial.calibration import calibrated
+from mpnet.trial.calibration import under_quantization
 from mpnet.trial.identity import calibration_images, identity_of, notes_of, protocol_of
 from mpnet.trial.inputs import spread
-from mpnet.trial.setup import CalibratedOptions, Calibration
+from mpnet.trial.setup import CalibratedOptions
 from mpnet.trial.workbench import Workbench
 
 
@@ -171,9 +170,8 @@ def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
     """
     quantization, option_set = bench.experiment.quantization, space.option_sets[number]
     overlaid = quantization.options.overlaid(option_set.options)
-    options = resolve_options(bench.network, overlaid, quantization.layers, batch_norm=bench.options.batch_norm)
     weights = bench.weights if option_set.weights is None else option_set.weights
-    return calibrated(replace(bench, weights=weights, options=options, calibration=Calibration()))
+    return under_quantization(replace(bench, weights=weights), overlaid, quantization.layers)
 
 
 def _rows(bench: Workbench, space: Space) -> list[Precision]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from mpnet.data.dataset import Dataset
 from mpnet.detection.images import image
 from mpnet.engine.calibrate import calibrate, range_requests
 from mpnet.engine.observe import channel_factors, channel_means
+from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.prepared_cache import equalisation_digest
 from mpnet.errors import DataError
@@ -25,11 +26,23 @@ from mpnet.formats.files.cache import open_cache
 from mpnet.formats.images.orientation import is_turned
 from mpnet.formats.images.read import SUFFIXES, probe
 from mpnet.formats.labels.yolo import list_files
+from mpnet.model.quantization import QuantizationOptions
 from mpnet.model.ranges import CalibratedRanges
 from mpnet.trial.image_statistics import CalibrationImages, ImageStatistics
 from mpnet.trial.inputs import Inputs
 from mpnet.trial.setup import CalibratedOptions, Calibration
 from mpnet.trial.workbench import Workbench
+
+
+def under_quantization(
+    bench: Workbench, options: QuantizationOptions, layers: Sequence[tuple[str, QuantizationOptions]] = ()
+) -> Workbench:
+    """Return the workbench with other quantisation options, calibrated if they ask for that. layers: by selector, over these.
+
+    Raises: as `resolve_options` and `calibrated`.
+    """
+    resolved = resolve_options(bench.network, options, layers, batch_norm=bench.options.batch_norm)
+    return calibrated(replace(bench, options=resolved, calibration=Calibration()))
 
 
 def calibrated(bench: Workbench) -> Workbench:

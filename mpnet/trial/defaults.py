@@ -8,6 +8,8 @@ is given. Measured in docs/results/quantization.md.
 from __future__ import annotations
 
 from mpnet.backends import reader
+from mpnet.backends.partition import ENGINE, SCALAR
+from mpnet.config.experiment import Experiment
 from mpnet.engine.options import layer_quantization
 from mpnet.export import target as export_target
 from mpnet.model.network import NetworkSpec
@@ -15,6 +17,8 @@ from mpnet.model.precision import FP16, INT8, PRECISIONS, USUAL_NAMES
 from mpnet.model.quantization import BY_ACTIVATIONS, NO_OPTIONS, ActivationOptions, QuantizationOptions, WeightOptions
 from mpnet.model.task import Task
 from mpnet.quantization.equalise import depthwise_pairs
+
+OWN_ENGINES = (ENGINE, SCALAR)
 
 
 def default_quantization(network: NetworkSpec, engine: str = "") -> QuantizationOptions:
@@ -44,12 +48,30 @@ def default_precisions(network: NetworkSpec, engine: str = "") -> tuple[str, ...
     return (FP16.name, INT8.name) if is_from_fp16 else names
 
 
+def target_of(experiment: Experiment, engine: str = "") -> str:
+    """Return the program that will run the choice: the one that is named, else the experiment's first backend, '' for mpnet's.
+
+    engine: of `mpnet run --engine`, or of READERS; `mprun` and '' name none.
+    """
+    named = [name for name in (engine, *experiment.backends) if name]
+    return "" if not named or named[0] in (*OWN_ENGINES, "mprun") else named[0]
+
+
+def runnable_precisions(network: NetworkSpec, engine: str) -> dict[int, tuple[str, ...]]:
+    """Return by convolution the usual precisions that the engine runs it in; '': mpnet's own, which runs all."""
+    if not engine:
+        return {layer.index: USUAL_NAMES for layer in network.convolutions}
+    runs, refusals = reader(engine).runs, refused_layers(network, engine)
+    return {
+        layer.index: tuple(name for name in USUAL_NAMES if name in runs and layer.name not in refusals[name])
+        for layer in network.convolutions
+    }
+
+
 def supported_precisions(network: NetworkSpec, engine: str = "") -> tuple[str, ...]:
     """Return the usual precisions that the engine runs in every convolution; all of them where it runs none in all."""
-    if not engine:
-        return USUAL_NAMES
-    runs, refusals = reader(engine).runs, refused_layers(network, engine)
-    names = tuple(name for name in USUAL_NAMES if name in runs and not refusals[name])
+    of_layers = runnable_precisions(network, engine).values()
+    names = tuple(name for name in USUAL_NAMES if all(name in of_layer for of_layer in of_layers))
     return names or USUAL_NAMES
 
 

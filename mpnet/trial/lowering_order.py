@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Generator, Iterable, Mapping, Sequence, TypeVar
+from typing import Callable, Generator, Iterable, Mapping, Sequence, TypeVar
 
 Depths = tuple[int, ...]
 _Answer = TypeVar("_Answer")
@@ -45,6 +45,17 @@ class MeasuredLowering:
 
 Search = Generator[Sequence[Depths], Mapping[Depths, MeasuredLowering], _Answer]
 """Yields lowerings to measure; is sent what was measured, without those that failed."""
+
+
+def follow(search: Search[_Answer], measure: Callable[[Sequence[Depths]], Mapping[Depths, MeasuredLowering]]) -> _Answer:
+    """Follow a search to its end and return what it finds. measure: what it asks for, without those that failed."""
+    try:
+        requested = next(search)
+        while True:
+            requested = search.send(measure(requested))
+    except StopIteration as stop:
+        answer: _Answer = stop.value
+        return answer
 
 
 @dataclass

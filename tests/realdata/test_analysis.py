@@ -34,7 +34,9 @@ def test_the_proposal_is_no_worse_than_the_heads(
     report = analyzed(experiment, options)
     bench = report.bench
     proposals = [
-        report.proposal if percent == report.keep_macs_percent else propose(bench, report.plan, report.analysis, percent)
+        report.proposal
+        if percent == report.keep_macs_percent
+        else propose(bench, report.plan, report.analysis, percent, report.raising)
         for percent in percents
     ]
     heads = dict.fromkeys(select_layers(bench.network, "heads"), FP16)

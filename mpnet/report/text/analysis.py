@@ -25,7 +25,25 @@ def print_analysis(document: AnalysisDocument, console: Console, rows: int) -> N
     )
     _print_layers(document.layers, console, rows)
     _print_steps(document.steps, console, rows)
+    _print_default_scheme(document, console)
     _print_keep(document, console)
+
+
+def _print_default_scheme(document: AnalysisDocument, console: Console) -> None:
+    """Print one line, and the options to paste, where the default quantisation agrees better than the given one."""
+    scheme, keep = document.default_quantization, document.keep
+    if scheme is None or scheme.agreement <= keep.given.agreement:
+        return
+    lead = "the quantisation itself costs most" if scheme.gains_more else "the quantisation costs something by itself"
+    raised_text = f" and raising layers {keep.raised.agreement:.2f} (below)" if keep.layers else ""
+    given_options = ", ".join(f"{row.option} {row.given} (default {row.default})" for row in scheme.differences)
+    console.print(
+        f"\n{lead}: {measure(keep.measure).label} on {keep.pictures} images is {keep.given.agreement:.2f}; the default scheme "
+        f"gives {scheme.agreement:.2f} for no bit operation more{raised_text}; given: {given_options}",
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print(scheme.yaml, markup=False, soft_wrap=True)
 
 
 def _print_keep(document: AnalysisDocument, console: Console) -> None:
@@ -72,6 +90,9 @@ def _print_layers(layers: Sequence[LayerRow], console: Console, rows: int) -> No
             _decibel(row.local.sqnr_db),
             _decibel(row.cumulative.sqnr_db),
             f"{row.cumulative.cosine:.6f}",
+            f"{row.input_channel_spread:.1f}",
+            "" if row.weight_channel_spread is None else f"{row.weight_channel_spread:.1f}",
+            ", ".join(row.remedies),
         ]
         for row in layers[:rows]
     ]
@@ -86,6 +107,9 @@ def _print_layers(layers: Sequence[LayerRow], console: Console, rows: int) -> No
         "local",
         "cumulative",
         "cosine",
+        "input's channels",
+        "filters",
+        "remedies",
     ]
     _print_table(
         "layers by the noise that they alone bring to the heads",
@@ -94,9 +118,13 @@ def _print_layers(layers: Sequence[LayerRow], console: Console, rows: int) -> No
         console,
         len(layers) - rows,
         "layers",
-        left=(1, 2),
-        optional=(4, 6, 8, 7, 9),
+        left=(1, 2, 12),
+        optional=(12, 10, 11, 4, 6, 8, 7, 9),
     )
+    if any(row.remedies for row in layers[:rows]):
+        console.print(
+            "input's channels, filters: the largest range over the median; remedies: of layers with much of the noise\n"
+        )
 
 
 def _print_steps(steps: Sequence[StepRow], console: Console, rows: int) -> None:
