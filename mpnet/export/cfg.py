@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Mapping
 
 from mpnet.export import Configuration, Exported, Target
 from mpnet.formats.cfg.edit import cfg_for_key
 
 
-def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
+def _write(configuration: Configuration, flavour: str, options: Mapping[str, object]) -> Exported:
     content = configuration.content
     edited = cfg_for_key(content, configuration.precisions.key, configuration.network.source)
     for point in configuration.operating_point.values():

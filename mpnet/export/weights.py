@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array
 from mpnet.errors import EngineError
 from mpnet.model.network import LayerSpec
 from mpnet.model.quantization import GROUP
@@ -16,7 +15,7 @@ from mpnet.quantization.weights import largest_multiplier
 LARGEST = 65504.0
 
 
-def round_to_halves(layer: LayerSpec, weights: NDArray[Any]) -> NDArray[np.float16]:
+def round_to_halves(layer: LayerSpec, weights: Array) -> NDArray[np.float16]:
     """Round weights to the nearest half. Raises: EngineError that names the layer for a weight that is beyond all of them."""
     with np.errstate(over="ignore"):
         halves = weights.astype(np.float16)

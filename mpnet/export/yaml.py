@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 from mpnet.config.experiment import PrecisionSection
 from mpnet.engine.assign import PrecisionPlan
@@ -75,7 +75,7 @@ def _ranges(weighted: Sequence[int], layers: Sequence[int]) -> list[tuple[int, s
     return texts
 
 
-def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
+def _write(configuration: Configuration, flavour: str, options: Mapping[str, object]) -> Exported:
     section = precision_section(configuration.network, configuration.precisions)
     layers = {quote(name) if "," in name else name: precision for name, precision in section.layers}
     text = f"precision:  # {configuration.precisions.key}\n  default: {section.default}\n"

@@ -107,7 +107,7 @@ def find_class_names(graph: NodeGraph, classes: int) -> tuple[tuple[str, ...], s
     return numbered_names, f"names: {first_and_last}, for the file has none that fit; edit the .names"
 
 
-def _class_number(key: Any) -> int:
+def _class_number(key: object) -> int:
     if isinstance(key, str) and key.isdecimal() and len(key) < 10:
         return int(key)
     return key if isinstance(key, int) else 1 << 30
@@ -118,7 +118,7 @@ def _number_text(name: str | int) -> str:
     return name if isinstance(name, str) else str(name) if abs(name) < 1 << 1000 else "?"
 
 
-def _parse_json(text: str) -> Any:
+def _parse_json(text: str) -> object:
     if not 0 < len(text) < _MAX_TEXT:
         return None
     try:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Mapping
 
 from mpnet.export import Configuration, Exported, Option, Target
 from mpnet.export.bundle.write import bundle_bytes
 
 
-def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
+def _write(configuration: Configuration, flavour: str, options: Mapping[str, object]) -> Exported:
     levels = tuple(name for name in str(options.get("packed", "")).split(",") if name)
     content, details = bundle_bytes(configuration, levels, profile=not options.get("no_profile"))
     plan = configuration.plan.precision

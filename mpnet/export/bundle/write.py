@@ -8,9 +8,9 @@ from dataclasses import astuple, replace
 from typing import Any, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpnet import __version__
+from mpnet.arrays import Array
 from mpnet.config.identity import ARITHMETIC_VERSION
 from mpnet.detection.decode import yolo_heads
 from mpnet.detection.decoders import ImportedHead
@@ -100,7 +100,7 @@ class _Bundle:
         self._numbers_by_operation: dict[Any, int] = {}
         self._constants_by_operation: dict[Convolve, Constants] = {}
         self._with_weights: dict[int, int] = {}  # by layer, the record that has weights
-        self._weights: dict[int, tuple[ConvShape, Precision, NDArray[Any]]] = {}  # by record, what `packed` packs
+        self._weights: dict[int, tuple[ConvShape, Precision, Array]] = {}  # by record, what `packed` packs
 
     def timed(self, plan: Plan, purpose: int) -> None:
         """Add a fused plan that is there to be timed, unless its ranges cannot be scaled in whole numbers.

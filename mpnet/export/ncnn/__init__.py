@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Mapping
 
 from mpnet.export import Exported, Target
 from mpnet.export.configuration import Configuration
@@ -12,7 +12,7 @@ from mpnet.export.ncnn.rules import support
 from mpnet.export.ncnn.write import NcnnExport
 
 
-def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
+def _write(configuration: Configuration, flavour: str, options: Mapping[str, object]) -> Exported:
     export = NcnnExport(configuration)
     files, outputs = export.files, export.outputs
     described = description(configuration, flavour, "CHW", list(outputs))

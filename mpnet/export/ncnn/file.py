@@ -7,11 +7,15 @@ Source: ncnn's documents on its param and model binary formats; what its int8 co
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array
+
+Number = int | float | np.floating
+Numbers = list[float] | list[int] | tuple[Number, ...]
 MAGIC = 7767517
 # The words before a block of weights that say how they are stored.
 _FLOAT32, _FLOAT16, _INT8 = 0, 0x01306B47, 0x000D4B38
@@ -27,7 +31,7 @@ class NcnnFiles:
         self._weights: list[bytes] = []
 
     def add_layer(
-        self, kind: str, name: str, inputs: Sequence[str], outputs: Sequence[str] | None = None, **parameters: Any
+        self, kind: str, name: str, inputs: Sequence[str], outputs: Sequence[str] | None = None, **parameters: Number | Numbers
     ) -> str:
         """Append a layer; its first output, which has the layer's name when nothing is said.
 
@@ -38,7 +42,7 @@ class NcnnFiles:
         self._layers.append((kind, name, list(inputs), outputs_or_name, " ".join(words)))
         return outputs_or_name[0]
 
-    def add_weights(self, values: NDArray[Any]) -> None:
+    def add_weights(self, values: Array) -> None:
         """Add the weights of the last layer, with the word that says how they are stored: float32, float16 or int8."""
         content = values.tobytes()
         self._weights += [np.uint32(_TAGS[values.dtype.name]).tobytes(), content, bytes(-len(content) % 4)]
@@ -77,12 +81,12 @@ def _line(kind: str, name: str, inputs: Sequence[str], outputs: Sequence[str], w
     return " ".join(word for word in (start, *inputs, *outputs, words) if word)
 
 
-def _parameter(number: int, value: Any) -> str:
+def _parameter(number: int, value: Number | Numbers) -> str:
     if isinstance(value, (list, tuple)):
         return f"{-23300 - number}={len(value)},{','.join(_number(item) for item in value)}"
     return f"{number}={_number(value)}"
 
 
-def _number(value: Any) -> str:
+def _number(value: Number) -> str:
     # ncnn reads a number as real when it holds a point or an exponent; nine digits give a float32 back exactly.
     return f"{float(value):.8e}" if isinstance(value, (float, np.floating)) else str(int(value))

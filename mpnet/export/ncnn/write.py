@@ -8,6 +8,7 @@ from typing import Any, Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array
 from mpnet.engine.operations import (
     Add,
     AvgPool,
@@ -16,6 +17,7 @@ from mpnet.engine.operations import (
     Convolve,
     Dequantize,
     MaxPool,
+    Operation,
     Quantize,
     Shuffle,
     Slice,
@@ -237,7 +239,7 @@ class NcnnExport:
         return sums
 
     def _add_convolution(
-        self, layer: ConvolutionSpec, weights: NDArray[Any], x: str, name: str, groups: int = 1, **parameters: Any
+        self, layer: ConvolutionSpec, weights: Array, x: str, name: str, groups: int = 1, **parameters: Any
     ) -> str:
         """Append a convolution's line and its weights. What ncnn reads behind them is the caller's: bias, scales."""
         kind = "Convolution" if groups == 1 else "ConvolutionDepthWise"
@@ -323,7 +325,7 @@ class NcnnExport:
         return self.files.add_layer("Reshape", name, [mean], p0=1, p1=1, p2=-1)
 
 
-_WRITERS: dict[type[Any], Callable[[NcnnExport, Step, str], str]] = {
+_WRITERS: dict[type[Operation], Callable[[NcnnExport, Step, str], str]] = {
     Convolve: NcnnExport._convolve,
     MaxPool: NcnnExport._maxpool,
     Upsample: NcnnExport._upsample,

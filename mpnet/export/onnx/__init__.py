@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Mapping
 
 from mpnet.export import Configuration, Exported, Option, Target
 from mpnet.export.onnx.rules import FLAVOURS
@@ -14,7 +14,7 @@ from mpnet.export.onnx.support import support
 from mpnet.packages import requirements
 
 
-def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
+def _write(configuration: Configuration, flavour: str, options: Mapping[str, object]) -> Exported:
     from mpnet.export.onnx.model import write
 
     return write(configuration, flavour, with_boxes=bool(options.get("with_boxes")))

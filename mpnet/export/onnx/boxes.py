@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpnet.arrays import Array
 from mpnet.errors import ConfigError
 from mpnet.export.onnx.graph import OnnxGraph
 from mpnet.model.layers import YoloSpec
@@ -70,7 +70,7 @@ def _decode(graph: OnnxGraph, network: NetworkSpec, yolo: YoloSpec, head: str) -
     height, width, _ = yolo.in_shape
     anchors, values = len(yolo.mask), 5 + yolo.classes
 
-    def constant(role: str, array: list[int] | NDArray[Any]) -> str:
+    def constant(role: str, array: list[int] | Array) -> str:
         return graph.constant(f"{name}_{role}", np.asarray(array))
 
     channels_last = graph.node("Transpose", [head], f"{name}_nhwc", perm=[0, 2, 3, 1])

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpnet.arrays import Array
 from mpnet.export.naming import layer_of, unused
 
 # Of onnx.TensorProto.
@@ -49,7 +49,7 @@ class OnnxGraph:
         self._nodes.append(self._helper.make_node("Identity", [source], [name], name=name))
         self._outputs.append(self._helper.make_tensor_value_info(name, kind, list(shape)))
 
-    def constant(self, name: str, array: NDArray[Any] | np.generic) -> str:
+    def constant(self, name: str, array: Array | np.generic) -> str:
         """Add a constant; equal ones are written once."""
         value = np.asarray(array)
         key = (value.dtype.str, value.shape, value.tobytes())
@@ -71,13 +71,13 @@ class OnnxGraph:
             self._versions = max(self._versions, VERSIONS_BY_TYPE.get(kind, VERSIONS))
         return cached_name
 
-    def node(self, operator: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
+    def node(self, operator: str, inputs: Sequence[str], name: str, **attributes: object) -> str:
         """Append a node with one result; the result's name."""
         result = unused(name, self._names)
         self._nodes.append(self._helper.make_node(operator, list(inputs), [result], name=result, **attributes))
         return result
 
-    def nodes(self, operator: str, inputs: Sequence[str], names: Sequence[str], **attributes: Any) -> list[str]:
+    def nodes(self, operator: str, inputs: Sequence[str], names: Sequence[str], **attributes: object) -> list[str]:
         """Append a node with several results; their names."""
         results = [unused(name, self._names) for name in names]
         self._nodes.append(self._helper.make_node(operator, list(inputs), results, name=results[0], **attributes))

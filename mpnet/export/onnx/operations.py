@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mpnet.engine.operations import (
     Add,
@@ -48,11 +49,11 @@ class OperationWriter:
     name: str
     prepared: Prepared
 
-    def node(self, operator: str, inputs: Sequence[str], role: str = "", **attributes: Any) -> str:
+    def node(self, operator: str, inputs: Sequence[str], role: str = "", **attributes: object) -> str:
         """Append a node on behalf of the operation."""
         return self.graph.node(operator, inputs, f"{self.name}_{role}" if role else self.name, **attributes)
 
-    def constant(self, role: str, values: Any, dtype: type = np.float32) -> str:
+    def constant(self, role: str, values: ArrayLike, dtype: type = np.float32) -> str:
         """Add a constant of the operation."""
         return self.graph.constant(f"{self.name}_{role}", np.asarray(values, dtype))
 

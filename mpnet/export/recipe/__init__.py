@@ -7,7 +7,7 @@ They speak of an imported network by the names of its ONNX file's nodes, of othe
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Mapping
 
 from mpnet.engine.options import LayerQuantization
 from mpnet.export import Configuration, Exported, Target
@@ -24,7 +24,7 @@ def _support(layer: LayerSpec, precision: Precision, quantization: LayerQuantiza
     return onnx_support(layer, FP32, quantization, flavour)
 
 
-def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
+def _write(configuration: Configuration, flavour: str, options: Mapping[str, object]) -> Exported:
     quantizer, network = QUANTIZERS[flavour], configuration.network
     is_of_source = quantizer.source and all(network.layers[index].source for index in configuration.precisions.weighted)
     choice = choice_of(configuration, is_of_source)

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from importlib import resources
 from string import Template
-from typing import Any, Callable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence
 
 from mpnet.engine.options import EngineOptions
 from mpnet.export.naming import layer_name
@@ -89,7 +89,7 @@ _TFLITE = "the file of `mpnet export NET.cfg --to tflite` in fp32"
 _RECIPE, _SCRIPT = ".recipe.json", ".py"
 
 
-def _json(choice: Choice, content: Mapping[str, Any]) -> bytes:
+def _json(choice: Choice, content: Mapping[str, object]) -> bytes:
     return (json.dumps({**content, "origin": choice.origin}, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
@@ -97,7 +97,7 @@ def _names(layers: Sequence[ChosenLayer]) -> list[str]:
     return [layer.node for layer in layers]
 
 
-def _script(name: str, choice: Choice, **values: Any) -> bytes:
+def _script(name: str, choice: Choice, **values: object) -> bytes:
     """Return the runnable part of a recipe, which needs the quantizer, NumPy and OpenCV, and nothing of mpnet.
 
     name: of the template; values: what its placeholders stand for besides what every script is told.

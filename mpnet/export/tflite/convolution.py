@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array
 from mpnet.engine.prepare import Constants
 from mpnet.engine.rules import kernel_activation
 from mpnet.export.tflite.file import Channels
@@ -141,7 +142,7 @@ def _operator(writer: TfliteWriter, conv: Convolution, x: int, word: str, filter
     )
 
 
-def _kernel(writer: TfliteWriter, conv: Convolution, stored_weights: NDArray[Any], meaning: Channels | None) -> int:
+def _kernel(writer: TfliteWriter, conv: Convolution, stored_weights: Array, meaning: Channels | None) -> int:
     graph, name = writer.graph, f"{writer.name}/weights"
     if not conv.is_half:
         return graph.constant(name, stored_weights, meaning, in_4_bits=conv.in_4_bits)

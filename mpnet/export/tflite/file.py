@@ -15,6 +15,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
+from mpnet.arrays import Array
 from mpnet.export.naming import unused
 from mpnet.export.weights import pack_bits
 from mpnet.quantization.codes import Codes
@@ -49,16 +50,14 @@ class TfliteGraph:
         self._operators: list[Any] = []
         self._codes: dict[tuple[int, int], int] = {}
         self._buffers: list[Any] = [schema.BufferT()]  # by convention the first is empty
-        self._constants: dict[tuple[Any, ...], int] = {}
+        self._constants: dict[tuple[object, ...], int] = {}
         self._names: set[str] = set()
 
     def tensor(self, name: str, shape: Sequence[int], kind: str = "float32", codes: Codes | None = None) -> int:
         """Add a tensor that an operator writes, or the input. shape: with the leading 1 of one image."""
         return self._add(name, shape, kind, 0, codes)
 
-    def constant(
-        self, name: str, values: NDArray[Any], meaning: Channels | Codes | None = None, in_4_bits: bool = False
-    ) -> int:
+    def constant(self, name: str, values: Array, meaning: Channels | Codes | None = None, in_4_bits: bool = False) -> int:
         """Add a tensor whose values stand in the file. in_4_bits: they are int8, but lie there in half of that."""
         content = pack_bits(np.ascontiguousarray(values), 4) if in_4_bits else values.tobytes()
         kind = "int4" if in_4_bits else values.dtype.name
@@ -78,7 +77,7 @@ class TfliteGraph:
         return str(self._tensors[tensor].name)
 
     def operator(
-        self, name: str, inputs: Sequence[int], output: int, *, version: int = 1, options: str = "", **values: Any
+        self, name: str, inputs: Sequence[int], output: int, *, version: int = 1, options: str = "", **values: object
     ) -> int:
         """Append an operator and return its output.
 
@@ -154,7 +153,7 @@ class TfliteGraph:
         return len(self._tensors) - 1
 
 
-def _table(kind: str, **values: Any) -> Any:
+def _table(kind: str, **values: object) -> Any:
     """Make a table of the schema; older versions of its classes take no values when they are made."""
     table = getattr(schema, f"{kind}T")()
     for name, value in values.items():

@@ -15,6 +15,7 @@ from mpnet.engine.operations import (
     IntegerQuantize,
     IntegerRescale,
     MaxPool,
+    Operation,
     Pad,
     Reorg3d,
     Shuffle,
@@ -69,13 +70,13 @@ class IntegerExport:
             raise ConfigError(f"--to tflite: {described} takes {operation.name} here, which has no form in whole numbers there")
         self._writer.name = layer_name(layer.index, layer.short)
         inputs = [self._tensors[slot] for slot in step.inputs]
-        codes = getattr(operation, "result", None) or getattr(operation, "codes", None) or self._codes.get(step.inputs[0])
+        codes: Any = getattr(operation, "result", None) or getattr(operation, "codes", None) or self._codes.get(step.inputs[0])
         tensor = self._tensors[step.output] = write(self, step, inputs, codes)
         if not isinstance(operation, Dequantize) and codes is not None:
             self._codes[step.output] = codes
         self.graph.rename(tensor, layer_name(layer.index, layer.short))
 
-    def _convolve(self, step: Step, x: Sequence[int], codes: Any) -> int:
+    def _convolve(self, step: Step, x: Sequence[int], codes: Codes) -> int:
         operation = step.operation
         assert isinstance(operation, IntegerConvolve)
         layer = replace(operation.layer_of(self._plan.network), activation=operation.activation)
@@ -88,49 +89,49 @@ class IntegerExport:
             convolution, source = replace(convolution, codes=widened), self._writer.quantize(source, widened)
         return write_convolution(self._writer, self._rules, convolution, source)
 
-    def _maxpool(self, step: Step, x: Sequence[int], codes: Any) -> int:
+    def _maxpool(self, step: Step, x: Sequence[int], codes: Codes) -> int:
         layer = self._plan.network.layers[step.layer]
         assert isinstance(layer, MaxpoolSpec)
         return self._writer.maxpool(x[0], layer, codes)
 
-    def _space_to_depth(self, step: Step, x: Sequence[int], codes: Any) -> int:
+    def _space_to_depth(self, step: Step, x: Sequence[int], codes: Codes) -> int:
         assert isinstance(step.operation, Reorg3d)
         if codes.is_wide:
             described = describe_layer(self._plan.network, step.layer)
             raise ConfigError(f"--to tflite: {described}: SPACE_TO_DEPTH knows no int16; set the layer to int8")
         return self._writer.space_to_depth(x[0], step.operation.stride, codes)
 
-    def _pad(self, step: Step, x: Sequence[int], codes: Any) -> int:
+    def _pad(self, step: Step, x: Sequence[int], codes: Codes) -> int:
         pad = step.operation
         assert isinstance(pad, Pad)
         return self._writer.pad(x[0], (pad.top, pad.bottom, pad.left, pad.right), codes, channels=(pad.front, pad.back))
 
 
-def _slice(export: IntegerExport, step: Step, x: Sequence[int], codes: Any) -> int:
+def _slice(export: IntegerExport, step: Step, x: Sequence[int], codes: Codes) -> int:
     operation = step.operation
     assert isinstance(operation, Slice)
     return export._writer.slice_channels(x[0], operation.start, operation.stop, codes)
 
 
-def _shuffle(export: IntegerExport, step: Step, x: Sequence[int], codes: Any) -> int:
+def _shuffle(export: IntegerExport, step: Step, x: Sequence[int], codes: Codes) -> int:
     operation = step.operation
     assert isinstance(operation, Shuffle)
     return export._writer.shuffle(x[0], operation.groups, codes)
 
 
-def _upsample(export: IntegerExport, step: Step, x: Sequence[int], codes: Any) -> int:
+def _upsample(export: IntegerExport, step: Step, x: Sequence[int], codes: Codes) -> int:
     operation = step.operation
     assert isinstance(operation, Upsample)
     return export._writer.upsample(x[0], operation.factor, codes)
 
 
-def _add(export: IntegerExport, step: Step, x: Sequence[int], codes: Any) -> int:
+def _add(export: IntegerExport, step: Step, x: Sequence[int], codes: Codes) -> int:
     operation = step.operation
     assert isinstance(operation, IntegerAdd)
     return export._writer.add_codes(x[0], x[1], codes, operation.activation)
 
 
-_WRITERS: dict[type[Any], Callable[[IntegerExport, Step, Sequence[int], Any], int]] = {
+_WRITERS: dict[type[Operation], Callable[[IntegerExport, Step, Sequence[int], Codes], int]] = {
     IntegerQuantize: lambda export, _, x, codes: export._writer.quantize(x[0], codes),
     IntegerRescale: lambda export, _, x, codes: export._writer.quantize(x[0], codes),
     IntegerLeaky: lambda export, _, x, codes: export._writer.leaky(x[0], codes),

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mpnet.export.tflite.file import TfliteGraph
 from mpnet.export.tflite.rules import count_missing, find_pool_padding
@@ -48,7 +48,7 @@ class TfliteWriter:
         """Add a tensor of the layer: reals, or codes."""
         return self.graph.tensor(f"{self.name}/{role}", shape, "float32" if codes is None else f"int{codes.bits}", codes)
 
-    def add_constant(self, role: str, values: Any, kind: Any = np.int32) -> int:
+    def add_constant(self, role: str, values: ArrayLike, kind: type[np.generic] = np.int32) -> int:
         """Add a constant of the layer."""
         return self.graph.constant(f"{self.name}/{role}", np.asarray(values, kind))
 

@@ -7,6 +7,7 @@ import math
 from typing import Any, Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mpnet.importing.graph import Array, Refused
 from mpnet.importing.operators.record import ANY_COUNT, Lifter, Operator, OperatorCall, Shape
@@ -18,7 +19,7 @@ _SLOW = 8
 """How many additions an exponential and the like take."""
 
 # Of onnx.TensorProto.
-_DTYPES: dict[int, Any] = {
+_DTYPES: dict[int, type[np.generic]] = {
     1: np.float32,
     2: np.uint8,
     3: np.int8,
@@ -42,22 +43,22 @@ def _broadcast_shape(call: OperatorCall) -> Shape:
     return np.broadcast_shapes(*[call.shape(index) for index in range(len(call.arrays))])
 
 
-def _unary(function: Callable[[Array], Any], work: int = 1, **options: Any) -> Operator:
+def _unary(function: Callable[[Array], ArrayLike], work: int = 1, **options: Any) -> Operator:
     return Operator(_same_shape, lambda call: np.asarray(function(call.array(0))), work=work, **options)
 
 
-def _joined(function: Callable[..., Any], inputs: tuple[int, int], work: int = 1, **options: Any) -> Operator:
+def _joined(function: Callable[..., ArrayLike], inputs: tuple[int, int], work: int = 1, **options: Any) -> Operator:
     def computed(call: OperatorCall) -> Array:
         return np.asarray(function(*[call.array(index) for index in range(len(call.arrays))]))
 
     return Operator(_broadcast_shape, computed, work=work, inputs=inputs, **options)
 
 
-def _binary(function: Callable[..., Any], work: int = 1, **options: Any) -> Operator:
+def _binary(function: Callable[..., ArrayLike], work: int = 1, **options: Any) -> Operator:
     return _joined(function, (2, 2), work, **options)
 
 
-def _elementary(function: Callable[..., Any]) -> Callable[..., Array]:
+def _elementary(function: Callable[..., ArrayLike]) -> Callable[..., Array]:
     """Let a function of float64, whose bits depend on no CPU, take arrays of any type; the result has the first one's."""
     return lambda *arrays: np.asarray(function(*[np.asarray(x, np.float64) for x in arrays])).astype(arrays[0].dtype)
 

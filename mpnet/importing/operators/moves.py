@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any, Callable
+from typing import Callable
 
 import numpy as np
 
@@ -145,7 +145,7 @@ def _resize_shape(call: OperatorCall) -> Shape:
     return tuple(math.floor(side * float(scale)) for side, scale in zip(shape, scales.ravel(), strict=True))
 
 
-def _read_range_bounds(call: OperatorCall) -> tuple[Any, Any, Any]:
+def _read_range_bounds(call: OperatorCall) -> tuple[float, float, float]:
     start, stop, step = (call.array(index) for index in range(3))
     return start.item(), stop.item(), step.item()
 

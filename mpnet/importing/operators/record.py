@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mpnet.importing.graph import MAX_OPERANDS, Array, Node, NodeGraph, Refused
 from mpnet.importing.layer_graph import Chw, LayerGraph, LayerOperation
@@ -124,7 +125,7 @@ class OperatorCall:
     def number(self, name: str, default: float, index: int | None = None) -> float:
         """Return a number from an attribute, or from an input where one is given."""
         from_input = index is not None and name not in self.node.attributes
-        value: Any = self.constant(index) if index is not None and from_input else None
+        value: object = self.constant(index) if index is not None and from_input else None
         value = self.node.attributes.get(name, default) if value is None else value
         if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "fiub":
             value = float(value.ravel()[0])
@@ -228,7 +229,7 @@ class Lifter:
             raise Refused(f"its result has the shape {list(shape)}; layers give (1, channels, height, width)")
         return shape[1:]
 
-    def add(self, call: OperatorCall, kind: str, inputs: Sequence[str], shape: Chw, output: str = "", **values: Any) -> str:
+    def add(self, call: OperatorCall, kind: str, inputs: Sequence[str], shape: Chw, output: str = "", **values: object) -> str:
         """Append an operation and return the name of its result."""
         self._parameters_left -= sum(value.size for value in values.values() if isinstance(value, np.ndarray))
         if self._parameters_left < 0:
@@ -242,7 +243,7 @@ class Lifter:
         self.layers.shapes[name] = shape
         return name
 
-    def apply(self, call: OperatorCall, kind: str, output: str = "", **values: Any) -> str:
+    def apply(self, call: OperatorCall, kind: str, output: str = "", **values: object) -> str:
         """Append an operation on the first input whose result is the node's, and return the name of that result."""
         self.chw(call)
         return self.add(call, kind, call.node.inputs[:1], self.result(call), output, **values)
@@ -252,7 +253,7 @@ class Lifter:
         values |= {"weights": weights, "weights_name": "", "bias": np.zeros(len(weights), np.float32), "groups": groups}
         return self.add(call, "conv", [x], shape, strides=[1, 1], dilations=[1, 1], pads=[0] * 4, **values)
 
-    def add_line(self, call: OperatorCall, x: str, shape: Chw, output: str, scale: Any, shift: Any) -> str:
+    def add_line(self, call: OperatorCall, x: str, shape: Chw, output: str, scale: ArrayLike, shift: ArrayLike) -> str:
         """Append scale * x + shift, with numbers or arrays of one value per channel."""
         arrays = (np.asarray(values, np.float64) for values in (scale, shift))
         a, b = (np.broadcast_to(values, shape[0]).copy() for values in arrays)

@@ -7,6 +7,7 @@ import math
 from typing import Any, Callable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mpnet.importing.graph import Array, Refused
 from mpnet.importing.operators.record import Lifter, Operator, OperatorCall, Shape
@@ -196,7 +197,7 @@ def _reduced_shape(call: OperatorCall) -> Shape:
     return tuple(1 if axis in reduced_axes else side for axis, side in enumerate(shape) if keep or axis not in reduced_axes)
 
 
-def _reduction(function: Callable[..., Any], lift: Callable[[Lifter, OperatorCall], object] | None = None) -> Operator:
+def _reduction(function: Callable[..., ArrayLike], lift: Callable[[Lifter, OperatorCall], object] | None = None) -> Operator:
     def computed(call: OperatorCall) -> Array:
         axes = call.axes()
         keep = bool(call.integer("keepdims", 1))

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mpnet.importing.graph import Node, NodeGraph
 from mpnet.importing.operators.record import Shape
@@ -56,7 +55,7 @@ class LayoutRewriter:
         self.graph.outcomes[node.name] = "moves values back"
         self.in_order[node.outputs[0]] = node.outputs[0]
 
-    def add_node(self, operator: str, name: str, inputs: list[str], shape: Shape, **attributes: Any) -> str:
+    def add_node(self, operator: str, name: str, inputs: list[str], shape: Shape, **attributes: object) -> str:
         """Append a node with a result of that shape, and return the result's name."""
         output = f"{name}/{len(self.nodes)}"
         self.own_tensors.add(output)
@@ -64,7 +63,7 @@ class LayoutRewriter:
         self.graph.shapes[output] = shape
         return output
 
-    def add_constant(self, name: str, values: Any, dtype: Any = np.float32) -> str:
+    def add_constant(self, name: str, values: ArrayLike, dtype: type[np.generic] = np.float32) -> str:
         """Add a constant and return its name."""
         name_of_constant = f"{name}/constant{len(self.graph.constants)}"
         self.graph.constants[name_of_constant] = np.asarray(values, dtype)

@@ -29,7 +29,7 @@ MAX_FILE_BYTES = 1 << 30
 _MAX_READ_BYTES = 1 << 26
 _MAX_LABELS = 1 << 20
 # Of TensorType.
-_TYPES: dict[int, Any] = {
+_TYPES: dict[int, type[np.generic]] = {
     0: np.float32,
     1: np.float16,
     2: np.int32,
@@ -131,7 +131,7 @@ def _integers(table: Any, name: str) -> list[int]:
     return [int(number) for number in getattr(table, f"{name}AsNumpy")()] if count else []
 
 
-def _stored_values(model: Any, tensor: Any, shape: tuple[int, ...], dtype: Any) -> Array | None:
+def _stored_values(model: Any, tensor: Any, shape: tuple[int, ...], dtype: type[np.generic] | None) -> Array | None:
     buffer = model.Buffers(tensor.Buffer())
     if buffer is None or buffer.DataLength() == 0:
         return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mpnet.importing.graph import MAX_OPERANDS, Array, Node, NodeGraph, QuantizationParameters, Refused
 from mpnet.messages import shown
@@ -114,12 +115,12 @@ class GraphBuilder:
             self.graph.stored_integers[name] = tensor.values.transpose(order)
         return name
 
-    def constant(self, name: str, values: Any) -> str:
+    def constant(self, name: str, values: ArrayLike) -> str:
         """Add a constant that the file does not have, and return its name."""
         self.graph.constants[name] = np.asarray(values)
         return name
 
-    def node(self, operator: str, name: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+    def node(self, operator: str, name: str, inputs: Sequence[str], output: str, **attributes: object) -> str:
         """Append a node, and return the name of its result."""
         self.graph.nodes.append(Node(operator, name, list(inputs), [output], attributes))
         return output
@@ -208,11 +209,11 @@ class TfliteOperator:
         """Return the shape of its first result, channels last."""
         return self.builder.shape(self.outputs[0])
 
-    def append(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
+    def append(self, operator: str, inputs: list[str], output: str, **attributes: object) -> str:
         """Append the node that it becomes."""
         return self.builder.node(operator, self.name, inputs, output, **attributes)
 
-    def constant(self, role: str, values: Any) -> str:
+    def constant(self, role: str, values: ArrayLike) -> str:
         """Add a constant of int64 that its node reads, and return its name. role: such as 'shape', for that name."""
         return self.builder.constant(f"{self.name}/{role}", np.array(values, np.int64))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mpnet.importing.graph import MAX_OPERANDS, Array, Node, Refused
 from mpnet.importing.readers.tflite_graph import CHANNELS_FIRST, CHANNELS_LAST, TfliteOperator
@@ -37,7 +38,7 @@ def convert(word: str, operator: TfliteOperator) -> None:
             builder.graph.constants.setdefault(builder.name(number), builder.real(number))
 
 
-def _folding(compute: Callable[[list[Array]], Any]) -> Converter:
+def _folding(compute: Callable[[list[Array]], ArrayLike]) -> Converter:
     """Return the converter of an operator on shapes, all of whose inputs are constants: its result is one."""
 
     def convert_folded(operator: TfliteOperator) -> None:
@@ -134,7 +135,7 @@ def _binary(kind: str, options_kind: str) -> Converter:
     return convert_binary
 
 
-def _unary(kind: str, **attributes: Any) -> Converter:
+def _unary(kind: str, **attributes: object) -> Converter:
     def convert_unary(operator: TfliteOperator) -> None:
         operator.append(kind, [operator.input], operator.output, **attributes)
 

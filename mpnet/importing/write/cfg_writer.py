@@ -80,7 +80,7 @@ class CfgWriter:
             # the same digests.
             self.layer_of[image] = self.emit("empty", "the picture, for several readers")
 
-    def emit(self, kind: str, comment: str = "", /, **keys: Any) -> int:
+    def emit(self, kind: str, comment: str = "", /, **keys: object) -> int:
         """Append a section that reads the one before it; its layer index. Keys of None are left out."""
         self.sections.append(_Section(kind, {name: value for name, value in keys.items() if value is not None}, comment))
         return len(self.sections) - 1
@@ -93,7 +93,7 @@ class CfgWriter:
                 raise Refused("reads the image itself behind other layers, which has no form in a cfg")
             self.emit("route", layers=index)
 
-    def emit_after_input(self, operation: LayerOperation, kind: str, /, **keys: Any) -> int:
+    def emit_after_input(self, operation: LayerOperation, kind: str, /, **keys: object) -> int:
         """Append the section of an operation that reads its first input; its layer index."""
         self.read_tensor(operation.inputs[0])
         return self.emit(kind, join_node_names(operation), **keys)

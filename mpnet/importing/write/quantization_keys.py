@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mpnet.arrays import FloatArray
 from mpnet.engine.lowering import range_owner
 from mpnet.importing.graph import NodeGraph, QuantizationParameters
 from mpnet.importing.layer_graph import LayerGraph, LayerOperation
@@ -179,7 +180,7 @@ def _fits_int8_weights(parameters: QuantizationParameters, filters: int) -> bool
     return parameters.low == -128 and not parameters.zero_point.any() and parameters.scale.size in (1, filters)
 
 
-def _count_differing(weights: np.ndarray[Any, Any], scales: np.ndarray[Any, Any], is_per_tensor: bool) -> int:
+def _count_differing(weights: FloatArray, scales: FloatArray, is_per_tensor: bool) -> int:
     """Count the integers that mpnet makes otherwise; a line behind the weights may turn a channel's sign."""
     scale = np.broadcast_to(scales, len(weights)).reshape(-1, *[1] * (weights.ndim - 1))
     integers, _ = quantize_weights(weights, WeightScheme("per_tensor" if is_per_tensor else "per_channel"))
