@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Sequence
 
 from mpnet.config.experiment import Experiment
-from mpnet.config.measures import measure, objectives
+from mpnet.config.measures import DROP, measure, objectives
 from mpnet.errors import ConfigError
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import Task
@@ -51,6 +51,7 @@ def for_task(experiment: Experiment, network: NetworkSpec) -> Experiment:
         )
         if not labelled:
             objective_names = _without_accuracy(objective_names, task, source)
+            _check_limits(sweep.constraints.measures, task, source)
         limits = ["AP" for limit in (sweep.constraints.ap_drop, sweep.constraints.ap_drop_relative) if limit is not None]
         for key, names in (("objectives", objective_names), ("constraints", [*limits, *sweep.constraints.drop_names])):
             for name in names:
@@ -74,3 +75,13 @@ def _without_accuracy(names: tuple[str, ...], task: Task, source: str) -> tuple[
         f"{source}: sweep.objectives: {missing} cannot be measured of images without labels; use {task.agreement}, which needs "
         "a baseline, or name labelled images in data.format and data.images"
     )
+
+
+def _check_limits(names: Sequence[str], task: Task, source: str) -> None:
+    """Check what constraints limit where no image has labels: -1 against -1 would keep every limit. Raises: ConfigError."""
+    for name in names:
+        if measure(name).kind == "accuracy":
+            raise ConfigError(
+                f"{source}: sweep.constraints: {name} cannot be measured of images without labels; "
+                f"limit {task.agreement}{DROP}, or name labelled images in data.format and data.images"
+            )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpnet.config.experiment import DataSection, Experiment, ModelSection, SweepSection
+from mpnet.config.experiment import ConstraintSection, DataSection, Experiment, ModelSection, SweepSection
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.formats.documents.experiment import parse_experiment
@@ -77,6 +77,22 @@ def test_accuracy_is_no_objective_without_labels() -> None:
     assert objectives("agreement_AP", "AP", "bit_operations") == ("agreement_AP", "bit_operations")
     with pytest.raises(ConfigError, match="AP cannot be measured of images without labels; use agreement_AP"):
         objectives("AP", "bit_operations")
+
+
+def test_accuracy_is_no_limit_without_labels() -> None:
+    sweep = SweepSection("auto", objectives=("agreement_AP", "bit_operations"))
+    experiment = Experiment("x", ModelSection(Path("a"), Path("b")), DataSection(unlabelled=Path("frames")), sweep=sweep)
+    for limits in (
+        ConstraintSection(ap_drop=1.0),
+        ConstraintSection(ap_drop_relative=0.1),
+        ConstraintSection(drops={"AP50_drop": 1.0}),
+    ):
+        limited = replace(experiment, sweep=replace(sweep, constraints=limits))
+        with pytest.raises(ConfigError, match="cannot be measured of images without labels; limit agreement_AP_drop"):
+            for_task(limited, PLAIN)
+        assert for_task(replace(limited, data=DataSection("yolo")), PLAIN).sweep == limited.sweep
+    kept = ConstraintSection(drops={"agreement_AP_drop": 1.0}, at_most={"weight_bytes": 1e6})
+    assert for_task(replace(experiment, sweep=replace(sweep, constraints=kept)), PLAIN).sweep is not None
 
 
 def test_what_a_quantised_models_cfg_says_stays() -> None:
