@@ -143,7 +143,7 @@ PASSES = (
 
 def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
     operators = _name_nodes(graph)
-    set_image(graph, choices.size)
+    input_notes = set_image(graph, choices.size)
     for step in PASSES:
         step.run(graph)
     layers = lift(graph).layers
@@ -182,7 +182,7 @@ def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
             "them, which int8 may be closer with and recipes for the file need"
         )
     heads = tuple(head.tensors for head in choice.heads)
-    all_notes = (*notes, *quantization_notes, pixels.note, names_note)
+    all_notes = (*input_notes, *notes, *quantization_notes, pixels.note, names_note)
     return Imported(files.text, files.weights, names, files.network, nodes, all_notes, heads, pixels, choice.nms)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 
@@ -185,3 +186,23 @@ def _filters(model: Any, node: Any) -> int:
 def test_distances_from_elsewhere_are_refused(importing: Callable[..., tuple[Path, Imported]]) -> None:
     with pytest.raises(FormatError, match=r"no box decoding that mpnet knows; name the\s+head tensors with --heads"):
         importing(detector(Family("", bins=8, point=0.25)))
+
+
+def test_inputs_that_say_sizes_are_set(importing: Callable[..., tuple[Path, Imported]]) -> None:
+    """PaddleDetection's files take the image's size and its scale, by which their boxes are divided."""
+    model = detector(FAMILIES["YOLO-NAS, PP-YOLOE"])
+    boxes, scores = (output.name for output in model.graph.output)
+    del model.graph.output[:]
+    for name in ("im_shape", "scale_factor"):
+        model.graph.input.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 2]))
+    model.graph.node.append(onnx.helper.make_node("Concat", ["scale_factor", "scale_factor"], ["factors"], axis=1))
+    model.graph.node.append(onnx.helper.make_node("Div", [boxes, "factors"], ["divided"]))
+    for name in ("divided", scores):
+        model.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
+    _, with_sizes = importing(model)
+    _, without = importing(detector(FAMILIES["YOLO-NAS, PP-YOLOE"]))
+    assert (with_sizes.cfg, with_sizes.weights) == (without.cfg, without.weights)
+    assert {note.partition(":")[0] for note in with_sizes.notes[:2]} == {
+        f"the input im_shape is set to {SIDE} and {SIDE}",
+        "the input scale_factor is set to 1 and 1",
+    }

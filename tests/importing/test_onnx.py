@@ -87,6 +87,7 @@ FORMS: dict[str, Callable[[Builder, str], str]] = {
         "Mul", b.node("Split", [b.conv(x, 8), b.constant([3, 2, 3], np.int64)], 3, 3, axis=1)[::2]
     ),
     "bilinear by 2": lambda b, x: b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="linear"),
+    "bilinear to a half": lambda b, x: b.node("Resize", [x, "", b.constant([1, 1, 0.5, 0.5])], mode="linear"),
     "bilinear by 3": lambda b, x: b.node("Resize", [x, "", b.constant([1, 1, 3, 3])], mode="linear"),
     "bilinear by 4": lambda b, x: b.node("Resize", [x, "", b.constant([1, 1, 4, 4])], mode="linear"),
     "average": lambda b, x: b.node("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, count_include_pad=1),
@@ -212,7 +213,7 @@ REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
     ),
     "sampled features": (
         lambda b, x: b.conv(b.node("GridSample", [x, b.constant(np.zeros((1, 2, 2, 2)))], 8), 80),
-        r"node '/GridSample_2' \(GridSample\): .*; it is part of a transformer that samples its features \(RT-DETR\)",
+        r"node '/GridSample_2' \(GridSample\): .*; it is part of a transformer that samples its features \(RT-DETR, D-FINE\)",
     ),
     "cubic": (
         lambda b, x: b.conv(b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="cubic"), 4),

@@ -151,3 +151,55 @@ def test_rounding_behind_the_heads_is_named(scale: float, expected: str, tmp_pat
 def saved(model: onnx.ModelProto, path: Path) -> Path:
     onnx.save(model, path)
     return path
+
+
+def trainers_model(*, stored: bool, scales: int, narrow: bool = False, highest: int = 255) -> onnx.ModelProto:
+    """Build two convolutions with fake quantisation, as trainers write it: of weights in the file, in front of them.
+
+    stored: weights as integers instead. scales: of weights, 1 or one per filter; too small ones, as a range that moves slowly.
+    narrow: integers from -127. highest: of the codes of activations.
+    """
+    b = Builder(16)
+    x, filters = "images", 8
+    for _ in range(2):
+        weights = b.random.normal(0, 0.4, (filters, b.channels[x], 3, 3)).astype(np.float32)
+        largest = np.abs(weights).reshape(scales, -1).max(axis=1)
+        scale_values = (largest * 0.8 / 127).astype(np.float32)
+        lowest = -127 if narrow else -128
+        codes = np.clip(np.rint(weights / scale_values.reshape(-1, 1, 1, 1)), lowest, 127).astype(np.int8)
+        scale = b.constant(scale_values if scales > 1 else scale_values[0])
+        zero = b.constant(np.zeros(scales) if scales > 1 else 0, np.int8)
+        axis = {"axis": 0} if scales > 1 else {}
+        integers_of = b.constant(codes, np.int8)
+        if not stored:
+            integers_of = b.node("QuantizeLinear", [b.constant(weights), scale, zero], **axis)
+            if narrow:
+                integers_of = b.node("Clip", [integers_of, b.constant(-127, np.int8), b.constant(127, np.int8)])
+        dequantized = b.node("DequantizeLinear", [integers_of, scale, zero], **axis)
+        parameters = [b.constant(0.02), b.constant(0, np.uint8)]
+        code = b.node("QuantizeLinear", [x, *parameters])
+        if highest < 255:
+            code = b.node("Clip", [code, b.constant(0, np.uint8), b.constant(highest, np.uint8)])
+        x = b.node("DequantizeLinear", [code, *parameters])
+        x = b.node("Relu", [b.node("Conv", [x, dequantized], filters, kernel_shape=[3, 3], pads=[1] * 4)])
+    return b.model([x])
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("scales", [1, 8])
+def test_weights_that_the_file_quantises_are_those_integers(scales: int, narrow: bool, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    imported = []
+    for stored in (False, True):
+        onnx.save(trainers_model(stored=stored, scales=scales, narrow=narrow), path)
+        imported.append(import_model(path))
+    fake, whole = imported
+    assert fake.weights == whole.weights
+    assert fake.cfg.count("int8=1") == whole.cfg.count("int8=1") == 2
+
+
+def test_activations_of_fewer_than_eight_bits_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(trainers_model(stored=False, scales=1, highest=127), path)
+    with pytest.raises(FormatError, match=r"\(Clip\): keeps integers from 0 to 127, .* \(reduce_range=False\)"):
+        import_model(path)

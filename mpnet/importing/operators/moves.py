@@ -260,6 +260,14 @@ def _lift_resize(lifter: Lifter, call: OperatorCall) -> None:
     if mode == "linear" and is_integer_factor and factor > 1:
         _lift_bilinear(lifter, call, factor, coordinates)
         return
+    if (
+        mode == "linear"
+        and (channels, height, width) == (result[0], 2 * result[1], 2 * result[2])
+        and coordinates in _HALF_PIXEL
+    ):
+        # Each pixel of the result lies in the middle of four.
+        lifter.apply(call, "avgpool", size=[2, 2], strides=[2, 2], pads=[0] * 4, counted=False)
+        return
     common = math.gcd(result[1], height), math.gcd(result[2], width)
     finer_factor, step = (result[1] // common[0], result[2] // common[1]), (height // common[0], width // common[1])
     # Nearest pixels of a finer image: every n-th of its pixels.

@@ -63,6 +63,11 @@ def choose_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
             return described, list(described.notes)
         names_text = _list_text([f"{name} {_shape_text(layers, name)}" for name in leaving_names])
         reason = next((layers.reasons[node.name] for node in nodes_behind if node.name in layers.reasons), "")
+        if nodes_behind[0].operator == "Sqrt":
+            reason += (
+                "; a root of the product of two scores (PicoDet, TOOD) has no decoder: with --heads that name bins of "
+                "distances and one of the scores before its logistic function boxes are the file's, but scores are not"
+            )
         graph.refuse(
             nodes_behind[0],
             f"{reason or 'is no layer'}. What follows it is no box decoding that mpnet knows; name the "
@@ -112,8 +117,8 @@ def _refuse_first(graph: NodeGraph, layers: LayerGraph, nodes: list[Node]) -> No
             reason = layers.reasons[node.name]
             if any(candidate.operator == "GridSample" for candidate in graph.nodes):
                 reason += (
-                    "; it is part of a transformer that samples its features (RT-DETR), which has no form in a cfg: take a "
-                    "detector with convolutional heads, or name tensors before this node with --heads"
+                    "; it is part of a transformer that samples its features (RT-DETR, D-FINE), which has no form in a cfg: "
+                    "take a detector with convolutional heads, or name tensors before this node with --heads"
                 )
             elif product is not None:
                 reason += (

@@ -13,10 +13,17 @@ from mpnet.importing.layer_graph import LayerGraph, LayerOperation
 from mpnet.messages import shown
 
 _MAX_SIDE = 16384
+# PaddleDetection's files take the size of the image and how much it was scaled, and give boxes in the image before that.
+_SIZE_INPUTS = ("im_shape", "scale_factor")
 
 
-def set_image(graph: NodeGraph, size: tuple[int, int] | None) -> None:
-    """Find the input that is the image, one of them, in fixed sizes. Raises: FormatError."""
+def set_image(graph: NodeGraph, size: tuple[int, int] | None) -> list[str]:
+    """Find the input that is the image, one of them, in fixed sizes. Return what is worth saying. Raises: FormatError."""
+    size_inputs = {
+        name: graph.inputs.pop(name)
+        for name, shape in list(graph.inputs.items())
+        if name in _SIZE_INPUTS and shape in ((0, 2), (1, 2)) and len(graph.inputs) > 1
+    }
     if len(graph.inputs) != 1:
         graph.fail(f"takes {len(graph.inputs)} inputs ({', '.join(map(shown, list(graph.inputs)[:4]))}); only one is possible")
     [(name, shape)] = graph.inputs.items()
@@ -48,6 +55,13 @@ def set_image(graph: NodeGraph, size: tuple[int, int] | None) -> None:
         graph.outcomes[transpose.name] = "the image's layout"
         graph.inputs = {name: (1, channels, height, width)}
         graph.shapes.update(graph.inputs)
+    sizes = {"im_shape": (height, width), "scale_factor": (1, 1)}
+    for size_input in size_inputs:
+        graph.constants[size_input] = np.array([sizes[size_input]], np.float32)
+    return [
+        f"the input {size_input} is set to {' and '.join(map(str, sizes[size_input]))}: boxes are those of the network's image"
+        for size_input in size_inputs
+    ]
 
 
 def _side_text(length: int) -> str:

@@ -43,6 +43,7 @@ class _QuantizationRemover:
     """A graph while its integers leave it.
 
     codes: by tensor of integers. remaining: nodes that stay. replaced: ids of nodes that belong to a product of integers.
+    integers: constants that nodes of the file quantise.
     """
 
     def __init__(self, graph: NodeGraph) -> None:
@@ -52,6 +53,7 @@ class _QuantizationRemover:
         self.aliases: dict[str, str] = {}
         self.remaining: list[Node] = []
         self.replaced: set[int] = set()
+        self.integers: set[str] = set()
         self.is_never_negative = cache(self._is_never_negative)
 
     def remove_pairs(self) -> None:
@@ -83,7 +85,11 @@ class _QuantizationRemover:
         if node.operator in _QUANTIZE or node.operator == _DYNAMIC:
             if not first_input or len(node.outputs) != (3 if node.operator == _DYNAMIC else 1):
                 raise Refused("its input 0 or a result is missing; the file is damaged")
-            self.codes[node.output] = _Codes(first_input, node)
+            if first_input in self.graph.constants and node.operator in _QUANTIZE:
+                _quantize_constant(self.graph, node, self.budget)
+                self.integers.add(node.output)
+            else:
+                self.codes[node.output] = _Codes(first_input, node)
         elif node.operator in _DEQUANTIZE:
             self._dequantize(node)
         elif node.operator in _PRODUCTS:
@@ -95,10 +101,33 @@ class _QuantizationRemover:
             node.inputs[0] = codes.real
             self.codes |= {output: _Codes(output, codes.maker) for output in node.outputs if output}
             self.remaining.append(node)
+        elif node.operator == "Clip" and first_input in self.integers:
+            self._clip_weights(node)
+        elif node.operator == "Clip" and first_input in self.codes:
+            self._clip_codes(node)
         elif node.operator == "Max" and first_input in self.codes:
             self.codes[node.output] = _Codes(self._convert_leaky(node), self.codes[first_input].maker)
         else:
             self.remaining.append(node)
+
+    def _clip_weights(self, node: Node) -> None:
+        """Compute the integers of weights that are kept between two, as trainers write a narrow range."""
+        [self.graph.constants[node.output]] = evaluate(OperatorCall.in_graph(self.graph, node), self.budget)
+        self.graph.outcomes[node.name] = "constant"
+        self.integers.add(node.output)
+
+    def _clip_codes(self, node: Node) -> None:
+        """Take codes of activations that are kept between two where all but the lowest remain. Raises: Refused."""
+        codes = self.codes[node.inputs[0]]
+        parameters = _read_parameters(self.graph, codes.maker)
+        call = OperatorCall.in_graph(self.graph, node)
+        low, high = call.number("min", parameters.low, 1), call.number("max", parameters.high, 2)
+        if high != parameters.high or low not in (parameters.low, parameters.low + 1):
+            raise Refused(
+                f"keeps integers from {low:g} to {high:g}, fewer than 8 bits have; train with all of them (reduce_range=False)"
+            )
+        self.codes[node.output] = codes
+        self.graph.outcomes[node.name] = "the range of the tensor"
 
     def _dequantize(self, node: Node) -> None:
         graph = self.graph
@@ -257,6 +286,25 @@ def _make_clamp(node: Node, real: str, parameters: QuantizationParameters) -> No
 def _is_lowest_zero(graph: NodeGraph, node: Node) -> bool:
     zero = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
     return zero is not None and zero.dtype.name in QUANTIZED_TYPES and bool((zero == QUANTIZED_TYPES[zero.dtype.name][0]).all())
+
+
+def _quantize_constant(graph: NodeGraph, node: Node, budget: Budget) -> None:
+    """Compute the integers of weights that a trainer's file holds as reals, as fake quantisation of weights is written."""
+    parameters = _read_parameters(graph, node)
+    call = OperatorCall.in_graph(graph, node)
+    reals = call.array(0)
+    sides = [1] * reals.ndim
+    if parameters.scale.size > 1:
+        axis = parameters.axis % reals.ndim
+        if reals.shape[axis] != parameters.scale.size:
+            raise Refused(f"has {parameters.scale.size} scales for {reals.shape[axis]} parts of a tensor; the file is damaged")
+        sides[axis] = -1
+    budget.spend(operator_of(node), call, [reals.shape])
+    scale, zero = parameters.scale.astype(np.float32).reshape(sides), parameters.zero_point.reshape(sides)
+    codes = np.clip(np.rint(reals.astype(np.float32) / scale) + zero, parameters.low, parameters.high)
+    dtype = next(name for name, limits in QUANTIZED_TYPES.items() if limits == (parameters.low, parameters.high))
+    graph.constants[node.output] = codes.astype(dtype)
+    graph.outcomes[node.name] = "constant"
 
 
 def _dequantize_constant(graph: NodeGraph, node: Node, budget: Budget) -> None:
