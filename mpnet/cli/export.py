@@ -14,6 +14,7 @@ from mpnet.cli.output import console, note, print_json
 from mpnet.deploy import ExportReport, export_source
 from mpnet.errors import ConfigError
 from mpnet.export import columns, describe, targets
+from mpnet.json_values import JsonObject
 from mpnet.messages import bytes_text
 from mpnet.model.plan_key import short_key
 from mpnet.report.text.layers import print_placements
@@ -103,7 +104,7 @@ def command(
         _write_table(source, form, out, as_json)
         return
 
-    def find_operating_point() -> dict[str, Any]:
+    def find_operating_point() -> JsonObject:
         from mpnet.report.collect.compare_runs import score_to_deploy  # brings sweeps
 
         return score_to_deploy(score or "", source)

@@ -7,7 +7,8 @@ import json
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Callable, Iterator
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, Callable, Iterator, TypeVar
 
 import click
 
@@ -17,6 +18,7 @@ from mpnet.progress import Advance, Progress, silent
 if TYPE_CHECKING:
     from rich.console import Console  # slow to import; commands that print plain lines do without
 
+_Result = TypeVar("_Result")
 # Pipes and files have no width; no table is wider than this one.
 WIDTH_WITHOUT_TERMINAL = 500
 PLAIN_INTERVAL_S = 10.0
@@ -44,19 +46,26 @@ def console(stderr: bool = False) -> Console:
     )
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     """Write `document` as the only thing on standard output; numbers that are not finite become null."""
     from mpnet.formats.documents.json_text import finite
 
     click.echo(json.dumps(finite(document), indent=2, ensure_ascii=True, allow_nan=False))
 
 
-def print_result(document: Any, as_json: bool, show: Callable[[Any, Console], object]) -> None:
-    """Print a command's result: the document with --json, else what `show` says of it on standard output."""
-    if as_json:
-        print_json(document)
+def print_result(result: _Result, as_json: bool, show: Callable[[_Result, Console], object]) -> None:
+    """Print a command's result: as a document with --json, else what `show` says of it on standard output.
+
+    result: a dataclass, or a document as it is.
+    """
+    if not as_json:
+        show(result, console())
+    elif is_dataclass(result) and not isinstance(result, type):
+        from mpnet.formats.documents import typed
+
+        print_json(typed.as_json(result))
     else:
-        show(document, console())
+        print_json(result)
 
 
 def print_command(line: str) -> None:

@@ -27,8 +27,8 @@ from mpnet.report.text.safety import print_forecast
 from mpnet.report.text.sweep import print_sweep
 from mpnet.report.text.sweep_status import print_salvaged, print_status
 from mpnet.report.tracking import SweepLog, open_trackers, write_page
-from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.choose.forecast import forecast
+from mpnet.sweep.choose.status import sweep_status
 from mpnet.sweep.run import SweepStart, run_sweep
 from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.store.latest import store_at
@@ -107,12 +107,11 @@ def command(
     nothing is shown to keep --max-loss.
     """
     if status is not None:
-        document = sweep_status(store_at(status) or status, number)
-        print_result(document, as_json, print_status)
+        print_result(sweep_status(store_at(status) or status, number), as_json, print_status)
         return
     if salvage is not None:
-        document = salvage_store(salvage, store or salvage.with_name(f"{salvage.stem}-salvaged.sqlite"))
-        print_result(document, as_json, print_salvaged)
+        salvaged = salvage_store(salvage, store or salvage.with_name(f"{salvage.stem}-salvaged.sqlite"))
+        print_result(salvaged, as_json, print_salvaged)
         return
     if max_loss is not None:
         overrides = (*overrides, f"sweep.max_loss={json.dumps(max_loss)}")

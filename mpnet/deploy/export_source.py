@@ -16,6 +16,7 @@ from mpnet.backends.placement import LayerPlacement, as_plain, placements, warni
 from mpnet.errors import ConfigError, MpnetError
 from mpnet.export import Exported, Target, export, split_flavour, target, target_for
 from mpnet.formats.files.atomic import write_files
+from mpnet.json_values import JsonObject
 from mpnet.packages import require
 from mpnet.resolve.source import NO_FILES, Files, configuration_named
 from mpnet.tables import Table, Tabular, columns_of
@@ -113,7 +114,7 @@ def export_source(
     options: Mapping[str, Any] | None = None,
     files: Files = NO_FILES,
     overrides: Sequence[str] = (),
-    find_operating_point: Callable[[], Mapping[str, Any]] | None = None,
+    find_operating_point: Callable[[], JsonObject] | None = None,
     is_timed: bool = True,
     on_note: Callable[[str], None] = _ignore,
 ) -> ExportReport:

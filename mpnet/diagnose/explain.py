@@ -51,6 +51,7 @@ from mpnet.trial.experiment import open_workbench
 from mpnet.trial.identity import identity_of
 from mpnet.trial.inference import run_plans
 from mpnet.trial.inputs import in_order
+from mpnet.trial.kit import detections_of
 from mpnet.trial.workbench import Workbench
 
 WORST = 20
@@ -178,7 +179,7 @@ def explain_experiment(
         )
     with progress("images", len(bench.inputs)) as advance:
         baseline_outcome, outcome = run_plans(bench, [bench.plan(baseline), bench.plan(configuration)], advance)
-    detections = baseline_outcome.predictions, outcome.predictions
+    detections = detections_of(baseline_outcome.predictions), detections_of(outcome.predictions)
     return explain(bench, configuration, baseline, detections, objects=objects, worst=worst, pairs=pairs, progress=progress)
 
 

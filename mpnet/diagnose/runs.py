@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Sequence
+from typing import Iterable, Sequence
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from mpnet.evaluation.match import Truths
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.sweep.evaluate.trie import build_graph, run_graph, run_stem
+from mpnet.trial.kit import Decoded, detections_of
 from mpnet.trial.workbench import Workbench
 
 Layers = frozenset[int]
@@ -53,7 +54,7 @@ class ImageRuns:
     def _run(self, keys: dict[str, Layers]) -> None:
         bench, prepared = self._bench, self._bench.prepared
         graph = build_graph(bench.network, keys, bench.options, {i: self._configuration[i] for i in self._configuration.keyed})
-        decoded: list[dict[str, Any]] = [{} for _ in graph.heads]
+        decoded: list[dict[str, Decoded]] = [{} for _ in graph.heads]
 
         def on_head(head: int, name: str, tensor: Tensor) -> None:
             decoded[head][name] = self._decoder.decode(head, tensor.floats(), self._geometry)
@@ -62,7 +63,7 @@ class ImageRuns:
         run_graph(graph, stem, prepared, on_head, image=self._image if graph.reads_image else None)
         for key, layers in keys.items():
             outputs = [self._decoder.join([decoded[head][name]]) for head, name in enumerate(graph.head_names(key))]
-            self.finds_by_layers[layers] = find(self._decoder.predictions(outputs), self._truths)
+            self.finds_by_layers[layers] = find(detections_of(self._decoder.predictions(outputs)), self._truths)
 
 
 def raise_key(network: NetworkSpec, configuration: PrecisionPlan, baseline: PrecisionPlan, layers: Layers) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,74 @@ class _Counts:
 
 def _with_total(count: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([count, count.sum(axis=1, keepdims=True)], axis=1)
+
+
+Figures: TypeAlias = "dict[str, float | int | None]"
+"""The MEASURES of one side: counts, and percent where there is something to find."""
+Differences: TypeAlias = "dict[str, dict[str, float] | None]"
+"""Paired differences by measure: `difference`, and the ends `low` and `high` of its 95 % interval; None: nothing to tell."""
+
+
+class SameRecall(TypedDict):
+    """The highest threshold with the baseline's recall, and what both sides have at theirs on images that did not choose it."""
+
+    score: float
+    chosen_on: int
+    judged_on: int
+    baseline: dict[str, float]
+    run: dict[str, float]
+
+
+class ScoreShift(TypedDict):
+    """The change of the scores of the baseline's detections that a run makes as well. below: of these, under the threshold."""
+
+    detections: int
+    in_both: int
+    below: int
+    mean: float
+    quartiles: list[float]
+
+
+class ClassErrors(TypedDict, total=False):
+    """The errors of one class. truths: how often it is labelled. run, differences: only beside a baseline."""
+
+    id: int
+    name: str
+    truths: int
+    baseline: Figures
+    run: Figures
+    differences: Differences
+
+
+class KindErrors(TypedDict):
+    """Errors of one kind: how many, and the AP50 that repairing them gives back."""
+
+    count: int
+    AP50_back: float
+
+
+class _Threshold(TypedDict):
+    score: float
+    chosen_by: str
+    iou: float
+    images: int
+
+
+class OperatingErrors(_Threshold, total=False):
+    """What `--json` says of a run at one threshold (docs/evaluation.md).
+
+    objects, baseline, per_class, errors: of images with labels. run, differences, same_recall: of a run beside the baseline,
+    on such images. confidence: of such a run on all images. errors: by kind, and there by side.
+    """
+
+    objects: int
+    baseline: Figures
+    run: Figures
+    differences: Differences
+    same_recall: SameRecall | None
+    per_class: list[ClassErrors]
+    errors: dict[str, dict[str, KindErrors]]
+    confidence: ScoreShift | None
 
 
 class OperatingPoint:
@@ -102,9 +170,9 @@ class OperatingPoint:
         )
         return _Counts(self._truths.counted().astype(np.int64), detected.astype(np.int64), alarms.astype(np.int64))
 
-    def of(self, other: Detections | None = None) -> dict[str, Any]:
-        """Return what `--json` says of a run at this threshold (docs/evaluation.md); None: of the baseline alone."""
-        document: dict[str, Any] = {
+    def of(self, other: Detections | None = None) -> OperatingErrors:
+        """Return what `--json` says of a run at this threshold; None: of the baseline alone."""
+        document: OperatingErrors = {
             "score": self.score,
             "chosen_by": self.chosen_by,
             "iou": FOREGROUND,
@@ -112,12 +180,13 @@ class OperatingPoint:
         }
         if self._baseline is not None:
             judged = None if other is None else judge(other, self._truths)
-            document |= self._against_labels(self._baseline, judged)
+            self._judge_against_labels(document, self._baseline, judged)
         if other is not None:
             document["confidence"] = self._confidence(other)
         return document
 
-    def _against_labels(self, baseline: Judged, other: Judged | None) -> dict[str, Any]:
+    def _judge_against_labels(self, document: OperatingErrors, baseline: Judged, other: Judged | None) -> None:
+        """Add what the labels say of both sides."""
         images = self._truths.image_count
         sides = [judged for judged in (baseline, other) if judged is not None]
         counts = [self._counts(judged, self.score) for judged in sides]
@@ -125,21 +194,24 @@ class OperatingPoint:
         names = ("baseline", "run")[: len(sides)]
         intervals = self._intervals(counts, values)
         classes = self._truths.category_count
-        document: dict[str, Any] = {"objects": int(counts[0].objects.sum())}
-        document |= {name: _of_class(side, classes) for name, side in zip(names, values, strict=True)}
+        document["objects"] = int(counts[0].objects.sum())
+        document["baseline"] = _of_class(values[0], classes)
         if other is not None:
+            document["run"] = _of_class(values[1], classes)
             document["differences"] = intervals[classes]
             document["same_recall"] = self._same_recall(baseline, other)
-        document["per_class"] = [
-            {
+        document["per_class"] = []
+        for number, category in enumerate(self._dataset.categories):
+            row: ClassErrors = {
                 "id": category.id,
                 "name": category.name,
                 "truths": int(counts[0].objects[:, number].sum()),
-                **{name: _of_class(side, number) for name, side in zip(names, values, strict=True)},
-                **({"differences": intervals[number]} if other is not None else {}),
+                "baseline": _of_class(values[0], number),
             }
-            for number, category in enumerate(self._dataset.categories)
-        ]
+            if other is not None:
+                row["run"] = _of_class(values[1], number)
+                row["differences"] = intervals[number]
+            document["per_class"].append(row)
         kinds, gains = [judged.counts(self.score) for judged in sides], [judged.gains() for judged in sides]
         document["errors"] = {
             kind: {
@@ -148,11 +220,8 @@ class OperatingPoint:
             }
             for number, kind in enumerate(KINDS)
         }
-        return document
 
-    def _intervals(
-        self, counts: list[_Counts], values: list[dict[str, NDArray[np.float64]]]
-    ) -> list[dict[str, dict[str, float] | None]]:
+    def _intervals(self, counts: list[_Counts], values: list[dict[str, NDArray[np.float64]]]) -> list[Differences]:
         """Return paired differences with 95 % intervals, per class and of all together, by measure; None: nothing to tell."""
         columns = self._truths.category_count + 1
         if len(counts) < 2:
@@ -164,9 +233,9 @@ class OperatingPoint:
             for weight, scale in ((self._drawn if self._drawn is not None else groups, 1.0), (groups, kept))
         )
         several = np.append(np.count_nonzero(counts[0].objects, axis=0), images) > 1
-        table: list[dict[str, dict[str, float] | None]] = []
+        table: list[Differences] = []
         for column in range(columns):
-            row: dict[str, dict[str, float] | None] = {}
+            row: Differences = {}
             for name in ("false_alarms", "recall", "precision"):
                 before, after = (float(side[name][0, column]) for side in values)
                 first, second = (
@@ -184,7 +253,7 @@ class OperatingPoint:
             table.append({name: row[name] for name in MEASURES})
         return table
 
-    def _same_recall(self, baseline: Judged, other: Judged) -> dict[str, Any] | None:
+    def _same_recall(self, baseline: Judged, other: Judged) -> SameRecall | None:
         """Find the highest threshold with which the run finds as many objects as the baseline with its own.
 
         It is chosen on half of the images and judged on the others; None where a half has no objects, or the run finds too few
@@ -214,7 +283,7 @@ class OperatingPoint:
             "run": on_others(other, int(enough[-1])),
         }
 
-    def _confidence(self, other: Detections) -> dict[str, Any] | None:
+    def _confidence(self, other: Detections) -> ScoreShift | None:
         """Return how the scores change of the baseline's detections that the run makes as well, on all images."""
         dataset = self._dataset
         inside = inside_images(self._baseline_detections, dataset.sizes)
@@ -234,8 +303,8 @@ class OperatingPoint:
         }
 
 
-def _of_class(values: dict[str, NDArray[np.float64]], category: int) -> dict[str, float | int | None]:
-    figures: dict[str, float | int | None] = {}
+def _of_class(values: dict[str, NDArray[np.float64]], category: int) -> Figures:
+    figures: Figures = {}
     for name in MEASURES:
         value = float(values[name][0, category])
         figures[name] = None if math.isnan(value) else int(value) if name in ("missed", "false_alarms") else value

@@ -18,13 +18,13 @@ from functools import partial
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 from mpnet.errors import ConfigError, MpnetError
 from mpnet.progress import silent
 from mpnet.report.collect.report import collect
 from mpnet.report.html.page import render
-from mpnet.sweep.choose.findings import sweep_status
+from mpnet.sweep.choose.status import SweepStatus, sweep_status
 
 POLL_SECONDS = 1.0
 """Time between two looks at the store."""
@@ -64,11 +64,11 @@ _WAITING = (
 )
 
 
-def status_text(status: Mapping[str, Any]) -> str:
+def status_text(status: SweepStatus) -> str:
     """Say how far a sweep is, in a line."""
-    of_total = f" of {status['total']:,}" if status["total"] else ""
-    tail = "; this page no longer changes" if status["state"] in END_STATES else ""
-    return f"{status['state']}: {status['trials']:,}{of_total} trials, {status['seconds']:.0f} s of work{tail}"
+    of_total = f" of {status.total:,}" if status.total else ""
+    tail = "; this page no longer changes" if status.state in END_STATES else ""
+    return f"{status.state}: {status.trials:,}{of_total} trials, {status.seconds:.0f} s of work{tail}"
 
 
 class LiveReport:
@@ -103,7 +103,7 @@ class LiveReport:
         thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
         try:
-            while self._status["state"] not in END_STATES:
+            while self._status.state not in END_STATES:
                 time.sleep(POLL_SECONDS)
                 self._look()
             deadline = time.monotonic() + GRACE_SECONDS
@@ -138,7 +138,7 @@ class LiveReport:
                 f"default-src 'none'; script-src 'sha256-{script}'; style-src 'unsafe-inline'; img-src data:; "
                 "connect-src 'self'; frame-src 'self'; base-uri 'none'"
             )
-            handler.send_page(_SHELL.format(name=escape(str(self._status["name"])), script=_SCRIPT), policy)
+            handler.send_page(_SHELL.format(name=escape(str(self._status.name)), script=_SCRIPT), policy)
         elif page == "report":
             handler.send_page(self._page(), "frame-ancestors 'self'")
             if handler.path.endswith("-end"):
@@ -152,7 +152,7 @@ class LiveReport:
     def _page(self) -> str:
         """Return the report of what is stored, rendered once for each number of trials."""
         with self._rendering:
-            key = (int(self._status["trials"]), str(self._status["state"]))
+            key = (self._status.trials, self._status.state)
             if key not in self._pages:
                 try:
                     data = collect([self._store], progress=silent, compute=False, sweep=self._sweep)
@@ -172,9 +172,9 @@ class LiveReport:
                 if sent_version == self._version:
                     self._changed.wait(BEAT_SECONDS)
                 status, version = self._status, self._version
-                has_ended = status["state"] in END_STATES
+                has_ended = status.state in END_STATES
                 self._owed += has_ended
-            event = {"text": status_text(status), "trials": status["trials"], "ended": has_ended}
+            event = {"text": status_text(status), "trials": status.trials, "ended": has_ended}
             handler.wfile.write(b": nothing new\n\n" if version == sent_version else f"data: {json.dumps(event)}\n\n".encode())
             handler.wfile.flush()
             sent_version = version

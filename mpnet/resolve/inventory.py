@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Iterator, Mapping
 
 from mpnet.errors import MpnetError
 from mpnet.messages import one_line
-from mpnet.sweep.choose.findings import sweep_status
+from mpnet.model.keys import json_key
+from mpnet.sweep.choose.status import sweep_status
 from mpnet.sweep.store.latest import LATEST_STORE, is_store
 from mpnet.trial.result import LATEST, RESULT_FILE, Result, read_result
 
@@ -17,9 +19,66 @@ DEEPEST = 6
 """Folders below the one that is named."""
 
 
-def inventory(folder: Path) -> dict[str, Any]:
-    """Return the document of `mpnet list --json`: results, sweeps, and what cannot be read with the reason; by path."""
-    results, sweeps, unreadable = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, str]]()
+@dataclass(frozen=True, kw_only=True)
+class ListedResult:
+    """The result of a run. folder: that holds it. is_latest: whether its experiment's folder stands for it.
+
+    quality:   of the task by measure, percent. agreement: with the baseline, percent; None without one.
+    precision: its precision string. engine: that it ran in, None: mpnet's own.
+    """
+
+    folder: str
+    name: str
+    id: str
+    created: str | None
+    is_latest: bool = field(metadata=json_key("latest"))
+    images: int
+    precision: str
+    quality: Mapping[str, float | None]
+    agreement: float | None
+    engine: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedSweep:
+    """A sweep of a store, with what `SweepSummary` says of it. is_latest: whether its store's folder stands for it."""
+
+    store: str
+    name: str | None
+    is_latest: bool = field(metadata=json_key("latest"))
+    state: str
+    number: int = field(metadata=json_key("sweep"))
+    contexts: tuple[int, ...]
+    strategy: str | None
+    trials: int
+    options: tuple[str, ...]
+    holdout: float | None
+    objectives: tuple[str, ...] | None
+    created: str | None
+    is_last: bool = field(metadata=json_key("last"))
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that cannot be read, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The results and sweeps below a folder, and what cannot be read; by path."""
+
+    folder: str
+    results: tuple[ListedResult, ...]
+    sweeps: tuple[ListedSweep, ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+def inventory(folder: Path) -> Inventory:
+    """Return what lies below a folder, as `mpnet list` prints it."""
+    results, sweeps, unreadable = list[ListedResult](), list[ListedSweep](), list[Unreadable]()
     for path in _results_and_stores(folder, DEEPEST):
         try:
             if path.name == RESULT_FILE:
@@ -27,8 +86,8 @@ def inventory(folder: Path) -> dict[str, Any]:
             else:
                 sweeps += _sweeps(path)
         except MpnetError as error:
-            unreadable.append({"path": str(path), "reason": one_line(str(error))})
-    return {"folder": str(folder), "results": results, "sweeps": sweeps, "unreadable": unreadable}
+            unreadable.append(Unreadable(str(path), one_line(str(error))))
+    return Inventory(str(folder), tuple(results), tuple(sweeps), tuple(unreadable))
 
 
 def _results_and_stores(folder: Path, deep: int) -> Iterator[Path]:
@@ -50,35 +109,42 @@ def _results_and_stores(folder: Path, deep: int) -> Iterator[Path]:
             yield path
 
 
-def _result(result: Result) -> dict[str, Any]:
+def _result(result: Result) -> ListedResult:
     run, folder, task = result.run, result.folder, result.task
     agreement = {} if run.agreement is None else run.agreement.values
-    return {
-        "folder": str(folder),
-        "name": result.name,
-        "id": result.id,
-        "created": run.created or None,
-        "latest": _leads_to(folder.parent / LATEST, folder.name),
-        "images": run.protocol["images"],
-        "precision": run.precision.key,
-        "quality": {task.quality: result.metrics.get(task.quality)},
-        "agreement": agreement.get(task.agreement.removeprefix("agreement_")),
-        "engine": None if run.deployed is None else run.deployed.engine,
-    }
+    return ListedResult(
+        folder=str(folder),
+        name=result.name,
+        id=result.id,
+        created=run.created or None,
+        is_latest=_leads_to(folder.parent / LATEST, folder.name),
+        images=run.images,
+        precision=run.precision.key,
+        quality={task.quality: result.metrics.get(task.quality)},
+        agreement=agreement.get(task.agreement.removeprefix("agreement_")),
+        engine=None if run.deployed is None else run.deployed.engine,
+    )
 
 
-def _sweeps(store: Path) -> list[dict[str, Any]]:
-    status = sweep_status(store)
+def _sweeps(store: Path) -> list[ListedSweep]:
     latest = _leads_to(store.parent / LATEST_STORE, store.name)
     return [
-        {
-            "store": str(store),
-            "name": row["name"],
-            "latest": latest and row["last"],
-            "state": status["state"] if row["last"] else row["state"],
-            **row,
-        }
-        for row in status["sweeps"]
+        ListedSweep(
+            store=str(store),
+            name=summary.name,
+            is_latest=latest and summary.is_last,
+            state=summary.state,
+            number=summary.number,
+            contexts=summary.contexts,
+            strategy=summary.strategy,
+            trials=summary.trials,
+            options=summary.options,
+            holdout=summary.holdout,
+            objectives=summary.objectives,
+            created=summary.created,
+            is_last=summary.is_last,
+        )
+        for summary in sweep_status(store).sweeps
     ]
 
 

@@ -13,16 +13,15 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import HELD_OUT, cost_objective, measure
 from mpnet.errors import ConfigError, StoreError
-from mpnet.formats.documents.typed import build
 from mpnet.model.keys import json_key
 from mpnet.model.plan_key import split_key
 from mpnet.model.plan_words import PlanWords
 from mpnet.model.precision import INT8
 from mpnet.model.task import task_of_protocol
 from mpnet.resolve.stored_sweep import StoredSweep, name_assignment, read_sweep
-from mpnet.speed.latency import Latency, doubt_of
+from mpnet.speed.latency import doubt_of
 from mpnet.sweep.choose.budgets import BYTE_UNITS, BYTES, LOSS, PERCENT, TIME, TIMES, Budget, read_budgets
-from mpnet.sweep.choose.recommend import read_findings, shown_configurations
+from mpnet.sweep.choose.recommend import shown_configurations
 from mpnet.sweep.choose.timing import EVERYWHERE_INT8
 
 _TINY = 1e-9
@@ -132,7 +131,7 @@ class _Picker:
         self._measured_ms: dict[str, float] = {}
         self._timed_count: int | None = None
         self._doubt = ""
-        self._cost = cost_objective(stored.sweep.get("objectives") or ())
+        self._cost = cost_objective(stored.sweep.objectives or ())
         self._costs = self._column(self._cost, "sweep again")
         self._values = np.array([self._in_unit(budget) for budget in budgets])
         self._limits = np.array([budget.amount for budget in budgets])[:, None] * (1 + _TINY) + _TINY
@@ -142,7 +141,9 @@ class _Picker:
         ordered = (self._loss, self._costs) if losses else (self._costs, self._loss)
         self._order = np.empty(len(self._table), dtype=np.intp)
         self._order[np.lexsort((np.array(self._table.keys), *ordered))] = np.arange(len(self._table))
-        self._words = PlanWords.of_rows(stored.sweep.get("layers") or ())
+        self._words = PlanWords.of(
+            (layer.name or layer.type, layer.selectors) for layer in stored.sweep.layers if layer.parameters
+        )
         self._shown = self._find_shown()
 
     @property
@@ -214,7 +215,7 @@ class _Picker:
         baseline_cost = self._costs[self._table.baseline]
         return PickedRow(
             precision=key,
-            words=self._words(key) if self._stored.sweep.get("layers") else "",
+            words=self._words(key) if self._stored.sweep.layers else "",
             values={
                 f"{b.option} in {b.name}": float(values[row]) for b, values in zip(self._budgets, self._values, strict=True)
             },
@@ -225,9 +226,9 @@ class _Picker:
 
     def _find_shown(self) -> set[tuple[str, str]]:
         budget = {b.unit: b.amount for b in self._budgets if b.option == LOSS and b.unit != PERCENT}
-        if not self._stored.findings or len(budget) < sum(b.option == LOSS for b in self._budgets) or not budget:
+        if self._stored.result is None or len(budget) < sum(b.option == LOSS for b in self._budgets) or not budget:
             return set()
-        return set(shown_configurations(read_findings(self._stored.findings), budget))
+        return set(shown_configurations(self._stored.result, budget))
 
     def _column(self, name: str, remedy: str) -> NDArray[np.float64]:
         if name not in self._table.columns:
@@ -258,19 +259,19 @@ class _Picker:
         """Return milliseconds: of a latency table, else as measured here of the baseline and what the sweep named."""
         if "latency_ms" in self._table.columns:
             return self._table.columns["latency_ms"]
-        findings = self._stored.findings
-        rows = {name: row for name, row in (findings.get("picks") or {}).items()}
-        rows |= {name: findings[name] for name in ("baseline", "recommended") if findings.get(name)}
-        rows[EVERYWHERE_INT8] = {"precision": self._int8_key()}
-        times = {name: time for name, time in (findings.get("times") or {}).items() if name in rows}
+        result, keys = self._stored.result, {EVERYWHERE_INT8: self._int8_key()}
+        if result is not None:
+            rows = {**result.picks, "baseline": result.baseline, "recommended": result.recommended}
+            keys |= {name: row.precision for name, row in rows.items() if row is not None}
+        times = {name: time for name, time in (result.times if result is not None else {}).items() if name in keys}
         if not times:
             raise ConfigError(
                 f"{self._path}: holds no times, which {TIME} needs; the same `mpnet sweep` again, without --no-time, times "
                 f"what it names; with a table of `mpnet profile` (sweep.latency) all have a time; or leave {TIME} out"
             )
-        self._measured_ms = {rows[name]["precision"]: time["median_ms"] for name, time in times.items()}
+        self._measured_ms = {keys[name]: time.median_ms for name, time in times.items()}
         self._timed_count = sum(key in self._measured_ms for key in self._table.keys)
-        self._doubt = next((doubt for time in times.values() if (doubt := doubt_of(build(Latency, time)))), "")
+        self._doubt = next((doubt for time in times.values() if (doubt := doubt_of(time))), "")
         return np.array([self._measured_ms.get(key, math.nan) for key in self._table.keys], dtype=np.float64)
 
     def _int8_key(self) -> str:
@@ -297,7 +298,7 @@ class _Picker:
 
     def _loss_of(self, name: str) -> NDArray[np.float64] | None:
         """Return the loss of a measure on all images at hand, percent points; None where it was not measured."""
-        images, selecting = int(self._stored.sweep.get("images") or 0), int(self._stored.sweep.get("selecting") or 0)
+        images, selecting = self._stored.sweep.images or 0, self._stored.sweep.selecting or 0
         sets = [(name, selecting or 1), (HELD_OUT + name, images - selecting)]
         losses, weights = [], []
         for column, weight in sets:

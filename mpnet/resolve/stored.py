@@ -14,16 +14,15 @@ from typing import Mapping
 
 from mpnet.config.measures import HELD_OUT
 from mpnet.errors import StoreError
-from mpnet.formats.documents.typed import build
 from mpnet.messages import limits_text
 from mpnet.model.plan_key import short_key
 from mpnet.resolve.pick import pick_name
 from mpnet.resolve.stored_sweep import CHOSEN, chosen_key, name_assignment, read_sweep
 from mpnet.sweep.choose.budgets import budgets_in_name
-from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.choose.picks import PICK_RULES, rule_of
 from mpnet.sweep.choose.recommend import RECOMMENDED
-from mpnet.sweep.result import SweepResult
+from mpnet.sweep.choose.status import sweep_status
+from mpnet.sweep.result import ConfigurationRow
 from mpnet.sweep.store.latest import is_store, store_at
 from mpnet.trial.result import Result, holds_result, read_result
 from mpnet.trial.run_result import Provenance
@@ -91,45 +90,44 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
 
     Raises: StoreError for a pick that the sweep did not make, where nothing is recommended, or when nothing meets its limits.
     """
-    findings = sweep_status(path, number)["findings"] or {}
-    nearest = findings.get("nearest")
+    result = sweep_status(path, number).result
+    nearest = None if result is None else result.nearest
     if name == NEAREST:
-        if not nearest:
+        if nearest is None:
             raise StoreError(
                 f"{path}: this sweep's limits are met, or it has none or has not ended; name one of "
                 f"{', '.join((RECOMMENDED, *PICK_RULES))}"
             )
         return _name(path, number, nearest)
-    if nearest:
+    if result is not None and nearest is not None:
         raise StoreError(
-            f"{path}: nothing meets the limits of this sweep ({limits_text(findings['limits'])}); nearest is "
-            f"{short_key(nearest['precision'])}: name it {NEAREST!r}, or change sweep.constraints"
+            f"{path}: nothing meets the limits of this sweep ({limits_text(result.limits)}); nearest is "
+            f"{short_key(nearest.precision)}: name it {NEAREST!r}, or change sweep.constraints"
         )
-    if name in (RECOMMENDED, CHOSEN) and not findings:
+    if name in (RECOMMENDED, CHOSEN) and result is None:
         return None
     if name == CHOSEN:
         return chosen_key(path, number)
-    if name == RECOMMENDED:
-        recommended = findings[RECOMMENDED]
-        if recommended is None:
+    picks = {} if result is None else result.picks
+    if result is not None and name == RECOMMENDED:
+        if result.recommended is None:
             raise StoreError(
-                f"{path}: nothing is recommended: {findings['not_recommended']}; "
-                f"it has {', '.join(findings.get('picks') or {}) or 'no picks'}, and {CHOSEN}"
+                f"{path}: nothing is recommended: {result.not_recommended}; "
+                f"it has {', '.join(picks) or 'no picks'}, and {CHOSEN}"
             )
-        return _name(path, number, recommended)
-    pick = (findings.get("picks") or {}).get(name)
+        return _name(path, number, result.recommended)
+    pick = picks.get(name)
     if pick is None:
-        rule = rule_of(name, build(SweepResult, findings) if findings else None)
         raise StoreError(
-            f"{path}: has no configuration that is {name} ({rule}); "
-            f"it has {', '.join(findings.get('picks') or {}) or 'no picks: run the sweep to its end'}"
+            f"{path}: has no configuration that is {name} ({rule_of(name, result)}); "
+            f"it has {', '.join(picks) or 'no picks: run the sweep to its end'}"
         )
     return _name(path, number, pick)
 
 
-def _name(path: Path, number: int | None, row: Mapping[str, object]) -> str:
+def _name(path: Path, number: int | None, row: ConfigurationRow) -> str:
     """Return the name of a row of a sweep's result: one precision string may have been tried under several option sets."""
-    return name_assignment(path, number, str(row["precision"]), str(row.get("options") or ""))
+    return name_assignment(path, number, row.precision, row.options)
 
 
 def in_store(source: str) -> tuple[Path, int | None, str | None]:

@@ -7,23 +7,26 @@ import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.measures import measure, names_of
 from mpnet.errors import StoreError
-from mpnet.formats.documents.typed import as_json, build
+from mpnet.formats.documents.typed import build
+from mpnet.json_values import JsonObject
 from mpnet.model.plan_key import split_key
 from mpnet.resolve.configurations import Configurations, axes, front_knee, front_rows
 from mpnet.sweep.choose.findings import failures
 from mpnet.sweep.choose.picks import PICK_RULES
-from mpnet.sweep.choose.recommend import RECOMMENDED, complete_findings
+from mpnet.sweep.choose.recommend import RECOMMENDED, read_findings
+from mpnet.sweep.result import FailedLayer, SweepResult, VerifiedRow
 from mpnet.sweep.store import Trial, TrialStore
+from mpnet.sweep.store.notes import ContextDocument, SweepNote
 from mpnet.sweep.store.records import Record, choose_record
 from mpnet.sweep.store.schema import damage_error
-from mpnet.trial.run_result import CalibrationImages, Provenance
+from mpnet.trial.run_result import Provenance
 
 CHOSEN = "chosen"
 """The name of what sweeps chose before they recommended; its rule is in docs/sweeps.md."""
@@ -35,7 +38,7 @@ class StoredSweep:
 
     configurations: one row a trial; `chosen` is the row that was asked for, else what the sweep recommends.
     why_chosen: a sentence where nobody chose that row, else ''.
-    sweep, findings: the sweep's own record, and what it found, {} before it ended.
+    sweep, result: the sweep's own record, and what it found, None before it ended.
     options: the text of the option set. other_options: how many further sets the sweep tried.
     failed: why configurations under these options have no figures, as `findings.failures`.
     verified: rows of the findings that were checked in another engine under these options.
@@ -45,12 +48,12 @@ class StoredSweep:
 
     configurations: Configurations
     why_chosen: str
-    sweep: Mapping[str, Any]
-    findings: Mapping[str, Any]
+    sweep: SweepNote
+    result: SweepResult | None
     options: str
     other_options: int
-    failed: Sequence[Mapping[str, Any]]
-    verified: Sequence[Mapping[str, Any]]
+    failed: Sequence[FailedLayer]
+    verified: Sequence[VerifiedRow]
     created: str | None
     provenance: Provenance
     holdout: float = 0.0
@@ -68,38 +71,38 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
     key, option_set = split_option_set(choose)
     with TrialStore.read(path) as store:
         record = choose_record(store, number, key)
-        findings = complete_findings(record.findings) if record and record.findings else {}
-        context, other_options = _select_context(path, store, record, findings, key, option_set)
+        result = read_findings(record.findings) if record and record.findings else None
+        context, other_options = _select_context(path, store, record, result, key, option_set)
         trials = _read_trials(path, store, context)
         if key is not None and key not in {trial.key for trial in trials}:
             raise _unknown_configuration(path, store, record, key, trials[0].key)
-        description = store.contexts()[context]
-        options = str(description.get("options") or "")
-        sweep: Mapping[str, Any] = record.sweep if record else {}
-        verified = [row for row in (findings.get("verified") or {}).get("rows", []) if row.get("context") == context]
-        table = _tabulate(trials, sweep, verified, _stored_front(trials, findings, options) if finished else None)
-        chosen, why_chosen = _chosen(table, findings, key)
+        document = build(ContextDocument, store.contexts()[context])
+        options = document.options
+        sweep = record.sweep if record else SweepNote()
+        verified = [row for row in (result.verified.rows if result and result.verified else ()) if row.context == context]
+        table = _tabulate(trials, sweep, verified, _stored_front(trials, result, options) if finished else None)
+        chosen, why_chosen = _chosen(table, result, key)
         return StoredSweep(
             replace(table, chosen=chosen),
             why_chosen,
             sweep,
-            findings,
+            result,
             options,
             other_options,
-            [as_json(row) for row in failures(store, [context])],
+            failures(store, [context]),
             verified,
             store.note("created"),
-            _provenance(path, sweep, description, _digests(store, description, context, table.keys[chosen])),
-            sweep.get("holdout") or 0.0,
-            _seed(description),
+            _provenance(path, sweep, document, _digests(store, document, context, table.keys[chosen])),
+            sweep.holdout or 0.0,
+            document.measures.seed or 0,
         )
 
 
 def _select_context(
-    path: Path, store: TrialStore, record: Record | None, findings: Mapping[str, Any], key: str | None, option_set: int | None
+    path: Path, store: TrialStore, record: Record | None, result: SweepResult | None, key: str | None, option_set: int | None
 ) -> tuple[int, int]:
     """Return the context of a configuration, None: of what the sweep chose; and how many other option sets there are."""
-    context, other_options = _context(record, findings, store.contexts())
+    context, other_options = _context(record, result, store.contexts())
     if key is not None and record is not None:
         context = next((n for n in _context_of_set(path, record, option_set) if store.find(n, [key])), context)
     if context is None:
@@ -131,53 +134,42 @@ def _unknown_configuration(path: Path, store: TrialStore, record: Record | None,
 
 
 def _tabulate(
-    trials: Sequence[Trial],
-    sweep: Mapping[str, Any],
-    verified: Sequence[Mapping[str, Any]],
-    stored_front: NDArray[np.bool_] | None,
+    trials: Sequence[Trial], sweep: SweepNote, verified: Sequence[VerifiedRow], stored_front: NDArray[np.bool_] | None
 ) -> Configurations:
     """Return the trials as columns. stored_front: the rows of the front that the sweep found, None: it is computed."""
     keys = tuple(trial.key for trial in trials)
     columns = {**_columns(trials), **_verified_columns(verified, keys)}
-    objective, cost = axes(columns, sweep.get("objectives") or ())
+    objective, cost = axes(columns, sweep.objectives or ())
     front = front_rows(columns, objective, cost) if stored_front is None else stored_front
-    return Configurations(keys, columns, front, objective, cost, _position(keys, sweep.get("baseline")))
+    return Configurations(keys, columns, front, objective, cost, _position(keys, sweep.baseline))
 
 
-def _provenance(path: Path, sweep: Mapping[str, Any], context: Mapping[str, Any], digests: Mapping[str, str]) -> Provenance:
-    identity = context.get("identity") or {}
-    protocol = dict(sweep.get("protocol") or {})
+def _provenance(path: Path, sweep: SweepNote, context: ContextDocument, digests: Mapping[str, str]) -> Provenance:
+    identity, protocol = context.identity_of(), sweep.protocol or {}
     return Provenance(
-        str(sweep.get("name") or path.stem),
+        sweep.name or path.stem,
         # of this set of quantisation options
-        {**protocol, "quantization": identity["options"]} if "options" in identity else protocol,
-        sweep.get("sources") or {},
+        protocol if identity is None else {**protocol, "quantization": identity.options},
+        sweep.sources or {},
         digests,
-        build(CalibrationImages, sweep["calibration"]) if sweep.get("calibration") else None,
+        sweep.calibration,
     )
 
 
-def _seed(context: Mapping[str, Any]) -> int:
-    seed = (context.get("measures") or {}).get("seed")
-    return seed if isinstance(seed, int) else 0
-
-
-def _stored_front(trials: Sequence[Trial], findings: Mapping[str, Any], options: str) -> NDArray[np.bool_] | None:
+def _stored_front(trials: Sequence[Trial], result: SweepResult | None, options: str) -> NDArray[np.bool_] | None:
     """Return the rows of the front that the sweep found, which terminal and JSON show; None where it found none of these."""
-    members = {entry["precision"] for entry in findings.get("front") or () if entry.get("options", "") == options}
+    members = {row.precision for row in (result.front if result else ()) if row.options == options}
     front = np.fromiter((trial.key in members for trial in trials), dtype=bool, count=len(trials))
     return front if front.any() else None
 
 
-def _context(
-    record: Record | None, findings: Mapping[str, Any], contexts: Mapping[int, Mapping[str, Any]]
-) -> tuple[int | None, int]:
+def _context(record: Record | None, result: SweepResult | None, contexts: Mapping[int, JsonObject]) -> tuple[int | None, int]:
     """Return the option set to show (that of the sweep's choice, else its first), and how many others there are."""
     numbers = [number for number in record.contexts if number in contexts] if record else list(contexts)
     if not numbers:
         return None, 0
-    best = findings.get(RECOMMENDED) or findings.get("best") or {}
-    with_same_options = [number for number in numbers if best and contexts[number].get("options") == best.get("options")]
+    best = None if result is None else result.recommended or result.best
+    with_same_options = [n for n in numbers if best and build(ContextDocument, contexts[n]).options == best.options]
     return (with_same_options or numbers)[0], len(numbers) - 1
 
 
@@ -190,11 +182,11 @@ def _columns(trials: Sequence[Trial]) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _verified_columns(checked: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    rows = {row["precision"]: row for row in checked}
+def _verified_columns(rows: Sequence[VerifiedRow], keys: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    measures = {row.precision: row.measures for row in rows}
     columns = {}
     for name in names_of("deployed"):
-        values = [(rows.get(key) or {}).get(name) for key in keys]
+        values = [measures.get(key, {}).get(name) for key in keys]
         if any(value is not None for value in values):
             columns[name] = measure(name).measured(np.array([np.nan if v is None else v for v in values], dtype=np.float64))
     return columns
@@ -231,47 +223,48 @@ def chosen_key(path: Path, number: int | None) -> str:
     Raises: StoreError as `read_sweep`.
     """
     stored = read_sweep(path, None, number)
-    best = stored.findings.get("best") or {}
-    if best and not best["baseline"]:
-        return name_assignment(path, number, best["precision"], best.get("options") or "")
+    best = None if stored.result is None else stored.result.best
+    if best is not None and not best.is_baseline:
+        return name_assignment(path, number, best.precision, best.options)
     table = stored.configurations
-    key = table.keys[_chosen(table, {**stored.findings, RECOMMENDED: None}, None)[0]]
+    key = table.keys[_chosen(table, stored.result and replace(stored.result, recommended=None), None)[0]]
     return name_assignment(path, number, key, stored.options)
 
 
-def _chosen(table: Configurations, findings: Mapping[str, Any], choose: str | None) -> tuple[int, str]:
+def _chosen(table: Configurations, result: SweepResult | None, choose: str | None) -> tuple[int, str]:
     """Return the row that was asked for, else what the sweep recommends, and a sentence that says why where it is neither."""
     if choose is not None:
         return table.keys.index(choose), ""
-    recommended = _position(table.keys, (findings.get(RECOMMENDED) or {}).get("precision"))
+    recommended = _position(table.keys, result.recommended.precision if result and result.recommended else None)
     if recommended is not None:
         return recommended, ""
-    best = _position(table.keys, (findings.get("best") or {}).get("precision"))
+    best = _position(table.keys, result.best.precision if result and result.best else None)
     if best is not None and best != table.baseline:
         return best, ""
     rows = np.flatnonzero(table.front)
     if not len(rows):
         return best if best is not None else 0, ""
-    why = "The sweep set no limit to accuracy" if findings else "The sweep has not ended"
+    why = "The sweep set no limit to accuracy" if result else "The sweep has not ended"
     return front_knee(table.columns, rows, table.objective, table.cost), (
         f"{why}, so the configuration shown as chosen is the knee of the front: the one farthest above the straight "
         "line between its ends. Choose another one with a click, or with --choose."
     )
 
 
-def _position(keys: Sequence[str], key: object) -> int | None:
-    return keys.index(str(key)) if key in keys else None
+def _position(keys: Sequence[str], key: str | None) -> int | None:
+    return keys.index(key) if key in keys else None
 
 
-def _digests(store: TrialStore, context: Mapping[str, Any], number: int, key: str) -> dict[str, str]:
+def _digests(store: TrialStore, context: ContextDocument, number: int, key: str) -> dict[str, str]:
     subject = store.subject
-    identity = context.get("identity") or {}
+    identity = context.identity_of()
     return {
         "cfg": subject.network,
-        "weights": str(identity.get("weights") or subject.weights),
+        "weights": (identity.weights if identity else "") or subject.weights,
         "data": subject.data,
         "protocol": subject.protocol,
-        **({"arithmetic": str(identity["arithmetic"])} if "arithmetic" in identity else {}),
-        **{name: str(identity[name]) for name in ("calibration", "lessons") if identity.get(name)},
+        **({"arithmetic": identity.arithmetic} if identity else {}),
+        **({"calibration": identity.calibration} if identity and identity.calibration else {}),
+        **({"lessons": identity.statistics} if identity and identity.statistics else {}),
         "chosen trial": store.trial_digest(number, key),
     }

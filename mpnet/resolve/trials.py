@@ -14,13 +14,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from mpnet.config.measures import trial_columns
+from mpnet.engine.cost import LayerCost
 from mpnet.errors import ConfigError, StoreError
+from mpnet.formats.documents.typed import as_json
 from mpnet.formats.files.atomic import atomic_path
+from mpnet.json_values import JsonObject
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE
 from mpnet.packages import require, requirements
@@ -52,7 +55,7 @@ class TrialTable:
     contexts: Mapping[int, str]
     layers: tuple[str, ...]
     measures: tuple[str, ...]
-    metadata: Mapping[str, Any]
+    metadata: JsonObject
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -88,11 +91,11 @@ def open_table(path: Path, number: int | None, stack: ExitStack) -> TrialTable:
     first = next((next(store.trials(context), None) for context in contexts if store.count(context)), None)
     if record is None or first is None:
         raise StoreError(f"{path}: holds no finished trial yet; wait for the sweep, or start it again")
-    sweep = record.sweep
+    sweep = as_json(record.sweep)
     return TrialTable(
         store,
         contexts,
-        _layer_columns(sweep.get("layers") or (), len(split_key(first.key)[0])),
+        _layer_columns(record.sweep.layers, len(split_key(first.key)[0])),
         store.find_measures(contexts),
         {
             "format": "mpnet-trials",
@@ -100,18 +103,18 @@ def open_table(path: Path, number: int | None, stack: ExitStack) -> TrialTable:
             "store": path.name,
             "sweep": record.number,
             **{
-                name: sweep.get(name)
+                name: sweep[name]
                 for name in ("name", "strategy", "created", "objectives", "baseline", "holdout", "images", "selecting")
             },
-            **{name: sweep.get(name) for name in ("digests", "protocol", "constraints", "calibration", "latency", "versions")},
+            **{name: sweep[name] for name in ("digests", "protocol", "constraints", "calibration", "latency", "versions")},
             "contexts": [documents[context] for context in contexts],
         },
     )
 
 
-def _layer_columns(layers: Sequence[Mapping[str, Any]], count: int) -> tuple[str, ...]:
+def _layer_columns(layers: Sequence[LayerCost], count: int) -> tuple[str, ...]:
     """Return the names of the layers with weights; `layer-1` and so on where the store does not tell."""
-    names = [str(layer.get("name")) for layer in layers if layer.get("parameters")]
+    names = [layer.name for layer in layers if layer.parameters]
     reserved = {_KEY, _OPTIONS, *trial_columns()}
     if len(names) != count or len(set(names)) != count or reserved & set(names):
         return tuple(f"layer-{number}" for number in range(1, count + 1))

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from mpnet.engine.calibration_statistics import CalibrationStatistics
 from mpnet.engine.cost import layer_costs
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.typed import as_json
+from mpnet.json_values import JsonObject
 from mpnet.kernels.environment import versions
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
@@ -39,10 +39,12 @@ from mpnet.sweep.problem.space import Assignment, Space
 from mpnet.sweep.result import ConfigurationRow
 from mpnet.sweep.search.screening import SCREENING_IMAGES
 from mpnet.sweep.store import Subject, TrialStore
+from mpnet.sweep.store.notes import ContextDocument, ContextMeasures, StatusNote, SweepNote
 from mpnet.sweep.store.records import SWEEP, write_record
 from mpnet.trial.calibration import under_quantization
 from mpnet.trial.identity import calibration_images, identity_of, notes_of, protocol_of
 from mpnet.trial.inputs import spread
+from mpnet.trial.run_result import CalibrationImages
 from mpnet.trial.setup import CalibratedOptions
 from mpnet.trial.workbench import Workbench
 
@@ -59,7 +61,7 @@ class SweepSetup:
     section: SweepSection
     space: Space
     benches: tuple[Workbench, ...]
-    documents: tuple[dict[str, Any], ...]
+    documents: tuple[JsonObject, ...]
     subject: Subject
     baseline: str | None
     select: NDArray[np.intp]
@@ -130,25 +132,21 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
     codes = None if experiment.baseline is None else split_key(bench.uniform(experiment.baseline).key)[0]
     holdout = section.held_out(len(bench.dataset.images), bench.dataset.unlabelled)
     select, report = split_positions([image.sha256 for image in bench.dataset.images], holdout, section.seed)
-    documents: list[dict[str, Any]] = []
-    for number, chosen in enumerate(benches):
-        parts = as_json(identity_of(chosen, plan, _rows(bench, space)))
+    measures = ContextMeasures(
+        holdout,
+        section.seed if holdout else None,
+        codes,
+        "darknet_mAP50" in section.objectives,
+        table.digest if table is not None else None,
+    )
+    identities = [identity_of(chosen, plan, _rows(bench, space)) for chosen in benches]
+    documents = []
+    for identity, option_set in zip(identities, space.option_sets, strict=True):
+        parts = as_json(identity)
         del parts["plan"], parts["engine"]
-        documents.append(
-            {
-                "identity": parts,
-                "options": space.option_sets[number].text,
-                "measures": {
-                    "holdout": holdout,
-                    "seed": section.seed if holdout else None,
-                    "baseline": codes,
-                    "darknet": "darknet_mAP50" in section.objectives,
-                    "latency": table.digest if table is not None else None,
-                },
-            }
-        )
-    first: dict[str, Any] = documents[0]["identity"]
-    subject = Subject(first["cfg"], first["weights"], first["data"], digest_of(first["protocol"]))
+        documents.append(as_json(ContextDocument(parts, option_set.text, measures)))
+    first = identities[0]
+    subject = Subject(first.cfg, first.weights, first.data, digest_of(first.protocol))
     return SweepSetup(
         bench,
         section,
@@ -242,7 +240,7 @@ def with_image_order(
     if problem.space.size < SAMPLED_FROM:
         return context, 0
     note, macs = f"order/{number}:{','.join(sorted(problem.names))}", 0
-    order = np.array(store.document(note).get("images", ()), np.intp)
+    order = np.array(store.document(note).get("images") or (), np.intp)
     if not np.array_equal(np.sort(order), np.arange(len(context.select))):
         evaluator = Evaluator(replace(context, threads=threads))
         order, macs = evaluator.images_by_loss(problem.names, problem.space.drawn_keys(SAMPLE))
@@ -276,44 +274,39 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
     """Store what a report needs to know of a sweep beside its trials, under the names that a result has."""
     bench, section = setup.bench, setup.section
     top = bench.plan(bench.uniform("fp32"))
-    write_record(
-        store,
-        contexts,
-        SWEEP,
-        {
-            "name": bench.experiment.name,
-            "strategy": section.strategy,
-            "command": command,
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "versions": versions(),
-            "digests": {**identity_of(bench, top.precision, _rows(bench, setup.space)).digests(), "plan": None, "trial": None},
-            "layers": [as_json(layer) for layer in layer_costs(top)],
-            "notes": notes_of(bench, _rows(bench, setup.space)),
-            "objectives": list(section.objectives),
-            "front_name": front_name,
-            "contexts": list(contexts),
-            "holdout": section.held_out(len(bench.dataset.images), bench.dataset.unlabelled),
-            "suffix": setup.space.suffix,
-            "baseline": setup.baseline,
-            "selecting": len(setup.select),
-            "images": len(bench.dataset.images),
-            "protocol": protocol_of(bench),
-            "constraints": section.constraints.as_json(),
-            "sources": dict(bench.sources),
-            "calibration": _calibrated(setup),
-            "latency": dict(setup.table.machine) if setup.table is not None else None,
-        },
+    sweep = SweepNote(
+        name=bench.experiment.name,
+        strategy=section.strategy,
+        command=command,
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        versions=versions(),
+        digests={**identity_of(bench, top.precision, _rows(bench, setup.space)).digests(), "plan": None, "trial": None},
+        layers=layer_costs(top),
+        notes=tuple(notes_of(bench, _rows(bench, setup.space))),
+        objectives=section.objectives,
+        front_name=front_name,
+        contexts=contexts,
+        holdout=section.held_out(len(bench.dataset.images), bench.dataset.unlabelled),
+        suffix=setup.space.suffix,
+        baseline=setup.baseline,
+        selecting=len(setup.select),
+        images=len(bench.dataset.images),
+        protocol=protocol_of(bench),
+        constraints=section.constraints.as_json(),
+        sources=dict(bench.sources),
+        calibration=_calibrated(setup),
+        latency=dict(setup.table.machine) if setup.table is not None else None,
     )
+    write_record(store, contexts, SWEEP, as_json(sweep))
 
 
-def _calibrated(setup: SweepSetup) -> dict[str, Any] | None:
+def _calibrated(setup: SweepSetup) -> CalibrationImages | None:
     """Return the images that any of the option sets was calibrated on."""
     rows = _rows(setup.bench, setup.space)
-    return next((as_json(images) for bench in setup.benches if (images := calibration_images(bench, rows)) is not None), None)
+    return next((images for bench in setup.benches if (images := calibration_images(bench, rows)) is not None), None)
 
 
 def say(store: TrialStore, state: str, strategy: str, total: int | None) -> None:
     """Note how far the sweep is, for --status and reports."""
-    store.set_note(
-        "status", json.dumps({"state": state, "owner": store.owner, "strategy": strategy, "total": total, "time": time.time()})
-    )
+    status = StatusNote(state=state, owner=store.owner, strategy=strategy, total=total, time=time.time())
+    store.set_note("status", json.dumps(as_json(status)))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from mpnet.formats.files.cache import open_cache
 from mpnet.formats.images.orientation import is_turned
 from mpnet.formats.images.read import SUFFIXES, probe
 from mpnet.formats.labels.yolo import list_files
+from mpnet.json_values import Json
 from mpnet.model.quantization import QuantizationOptions
 from mpnet.model.ranges import CalibratedRanges
 from mpnet.trial.image_statistics import CalibrationImages, ImageStatistics
@@ -82,7 +83,7 @@ def calibrated(bench: Workbench) -> Workbench:
             }
         ),
     }
-    digested: dict[str, Any] = {"pictures": digests["data"], "options": digests["options"]}
+    digested: dict[str, Json] = {"pictures": digests["data"], "options": digests["options"]}
     ranges: CalibratedRanges | None = None
     if requests:
         path = ranges_path(bench, digests)

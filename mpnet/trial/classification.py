@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Collection, Mapping, Sequence
+from typing import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from mpnet.evaluation.metrics import PERCENT
 from mpnet.evaluation.noninferiority import Loss
 from mpnet.evaluation.proportions import METHOD, paired_interval
 from mpnet.formats.documents.predictions import predictions_json, read_predictions
+from mpnet.json_values import JsonObject
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import CLASSIFICATION
 from mpnet.trial.kit import Compared, Kit
@@ -145,7 +146,7 @@ def _lost(right_in_baseline: NDArray[np.bool_], right_in_run: NDArray[np.bool_])
     return Loss(len(right_in_baseline), 100 * (lost - gained) / len(right_in_baseline), pairs=(lost, gained))
 
 
-def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> Mapping[str, Any]:
+def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> JsonObject:
     return {"task": CLASSIFICATION.name, "classes": len(dataset.categories), "metric": METRIC}
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Mapping, Sequence
+from typing import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from mpnet.evaluation.intervals import METHOD
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
 from mpnet.evaluation.noninferiority import POOLED, accuracy_loss, agreement_loss
 from mpnet.formats.documents.detections import detections_json, read_detections
+from mpnet.json_values import JsonObject
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import DETECTION
 from mpnet.trial.kit import Compared, Kit
@@ -83,7 +84,7 @@ def _decoder(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> 
     )
 
 
-def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> Mapping[str, Any]:
+def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> JsonObject:
     detection = experiment.detection
     return {
         "boxes": len(dataset.box),

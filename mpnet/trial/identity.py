@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Iterable, Mapping
+from typing import Iterable
 
 from mpnet.config.identity import ARITHMETIC_VERSION, TrialIdentity
 from mpnet.detection.jpeg import Flaw
 from mpnet.engine.assign import PrecisionPlan
 from mpnet.export import Configuration
 from mpnet.formats.cfg.read import read_cfg_bytes
+from mpnet.json_values import Json, JsonObject
 from mpnet.messages import few
 from mpnet.model.precision import Precision
 from mpnet.trial.run_result import CalibrationImages
 from mpnet.trial.workbench import Workbench
 
 
-def protocol_of(bench: Workbench) -> dict[str, Any]:
+def protocol_of(bench: Workbench) -> dict[str, Json]:
     """Return the `protocol` of a result: everything between files and figures that somebody could choose otherwise."""
     data, network = bench.experiment.data, bench.network
     return {
@@ -82,7 +83,7 @@ def notes_of(bench: Workbench, precisions: Iterable[Precision]) -> list[str]:
     return notes
 
 
-def configuration_of(bench: Workbench, precisions: PrecisionPlan, document: Mapping[str, Any] | None = None) -> Configuration:
+def configuration_of(bench: Workbench, precisions: PrecisionPlan, document: JsonObject | None = None) -> Configuration:
     """Return these precisions with everything else that decides a result. document: what else is known of it."""
     digests = {name: digest for name, digest in identity_of(bench, precisions).digests().items() if digest is not None}
     described = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Sequence
+from typing import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from mpnet.errors import NonFiniteError
 from mpnet.evaluation.signal import squared_sum
 from mpnet.progress import Advance, unseen
 from mpnet.trial.inputs import in_order
+from mpnet.trial.kit import Decoded, Predictions
 from mpnet.trial.measure import decibel
 from mpnet.trial.workbench import Workbench
 
@@ -49,7 +50,7 @@ class Outcome:
     """
 
     plan: Plan
-    predictions: Any
+    predictions: Predictions
     head_sqnr_db: tuple[float, ...]
     head_error: float | None = None
 
@@ -62,7 +63,7 @@ class _Share:
     """
 
     images: int
-    decoded: list[list[Any]]
+    decoded: list[list[Decoded]]
     signal: dict[int, list[NDArray[np.float64]]]
     noise: dict[tuple[int, int], list[NDArray[np.float64]]]
 

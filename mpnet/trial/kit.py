@@ -10,34 +10,46 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Collection, Generic, Mapping, Protocol, Sequence, TypeVar
+from typing import Any, Callable, Collection, Generic, Protocol, Sequence, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.experiment import Experiment
 from mpnet.config.measures import AGREEMENT, names_of
+from mpnet.data.classifications import Classifications
 from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
+from mpnet.detection.decode import Candidates
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.noninferiority import Losses
+from mpnet.json_values import JsonObject
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import Task
 from mpnet.trial.run_result import BaselineAgreement, ClassResult
 
+Predictions: TypeAlias = "Detections | Classifications"
+Decoded: TypeAlias = "Candidates | Classifications"
+"""What a decoder makes of one output tensor, before those of several are joined."""
 F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
 F_contra = TypeVar("F_contra", contravariant=True)
 
 
+def detections_of(predictions: Predictions) -> Detections:
+    """Return a detector's predictions, which callers know to be detections. Raises: TypeError for others."""
+    if not isinstance(predictions, Detections):
+        raise TypeError(f"{type(predictions).__name__} are no detections")
+    return predictions
+
+
 class Decoder(Protocol[F_co]):
     """The decoder from output tensors to predictions; workers of sweeps get a copy."""
 
-    def decode(self, output: int, tensor: NDArray[np.float32], geometry: NDArray[np.float32]) -> Any:
+    def decode(self, output: int, tensor: NDArray[np.float32], geometry: NDArray[np.float32]) -> Decoded:
         """Decode one output tensor, (n, h, w, c), of a few images.
 
         geometry: (n, 4), see `geometry_array`.
-
-        The answer has `nbytes`.
         """
         ...
 
@@ -45,7 +57,7 @@ class Decoder(Protocol[F_co]):
         """Return the decoder of these images alone, in this order."""
         ...
 
-    def join(self, parts: Sequence[Any], order: NDArray[np.intp] | None = None) -> Any:
+    def join(self, parts: Sequence[Any], order: NDArray[np.intp] | None = None) -> Decoded:
         """Join what `decode` said of consecutive groups of images. order: of the images, None: as they come."""
         ...
 
@@ -125,7 +137,7 @@ class Kit(Generic[F]):
 
     task: Task
     decoder: Callable[[Experiment, NetworkSpec, Dataset], Decoder[F]]
-    protocol: Callable[[Experiment, NetworkSpec, Dataset], Mapping[str, Any]]
+    protocol: Callable[[Experiment, NetworkSpec, Dataset], JsonObject]
     meter: Callable[[Dataset, F | None], Meter[F]]
     image_order: Callable[[Dataset, F | None, Collection[str], F], NDArray[np.intp]]
     upper_bounds: Callable[[Dataset, F | None, Collection[str], NDArray[np.intp] | None], UpperBounds[F]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,10 @@ from mpnet.formats.documents.experiment import parse_experiment
 from mpnet.formats.documents.typed import as_json
 from mpnet.formats.labels.dataset import load_dataset
 from mpnet.formats.labels.yolo import read_names
+from mpnet.json_values import Json, JsonObject
 from mpnet.model.precision import PRECISIONS
 from mpnet.trial.experiment import open_workbench
-from mpnet.trial.run_result import Provenance
+from mpnet.trial.run_result import Provenance, count_images
 from mpnet.trial.workbench import Workbench
 
 
@@ -50,35 +51,32 @@ def open_dataset(provenance: Provenance) -> Dataset:
     return _unchanged(dataset, provenance)
 
 
-def image_loader(protocol: Mapping[str, Any]) -> Callable[[ImageRecord], NDArray[np.uint8]]:
+def image_loader(protocol: JsonObject) -> Callable[[ImageRecord], NDArray[np.uint8]]:
     """Return a function from a record to the image, uint8 (h, w, 3), as a result's network saw it, condition included."""
     text = protocol.get("condition")
     if not text:
         return image
-    image_condition = condition(text, "protocol.condition")
+    image_condition = condition(str(text), "protocol.condition")
     return lambda record: image_condition.apply(image(record), record.sha256)
 
 
-def _orientation(protocol: Mapping[str, Any]) -> str:
+def _orientation(protocol: JsonObject) -> str:
     """Return how images were turned; what says nothing had none that were."""
     return str(protocol.get("orientation", "stored"))
 
 
-def _labelled(protocol: Mapping[str, Any]) -> int:
+def _labelled(protocol: JsonObject) -> int:
     """Count the labelled images that a result was measured on."""
-    return int(protocol.get("images") or 0) - _unlabelled(protocol)
+    return count_images(protocol) - _unlabelled(protocol)
 
 
-def _unlabelled(protocol: Mapping[str, Any]) -> int:
+def _unlabelled(protocol: JsonObject) -> int:
     """Count the images without labels that a result was measured on."""
-    return int(protocol.get("unlabelled") or 0)
+    return count_images(protocol, "unlabelled")
 
 
 def experiment_of(
-    provenance: Provenance,
-    precision: Mapping[str, Any] | None = None,
-    output: Path | None = None,
-    overrides: Sequence[str] = (),
+    provenance: Provenance, precision: JsonObject | None = None, output: Path | None = None, overrides: Sequence[str] = ()
 ) -> Experiment:
     """Make an experiment that measures what a result has measured, from its protocol and sources.
 
@@ -87,7 +85,7 @@ def experiment_of(
     sources, protocol = _sources(provenance), provenance.protocol
     model = {key: sources[key] for key in ("cfg", "weights", "names") if sources.get(key)}
     data = {key: sources[key] for key in ("images", "labels", "annotations", "unlabelled") if sources.get(key)}
-    tree: dict[str, Any] = {
+    tree: dict[str, Json] = {
         "name": provenance.name,
         "model": {**model, "batch_norm": protocol["batch_norm"], "dialect": protocol.get("dialect", "auto")},
         "data": {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Mapping
 
 from mpnet.config.identity import ID_DIGITS, TrialIdentity
 from mpnet.config.measures import AGREEMENT, names_of
@@ -19,6 +19,7 @@ from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.errors import StoreError
 from mpnet.formats.documents.typed import as_json, build
 from mpnet.formats.files.atomic import recover, write_folder, write_link
+from mpnet.json_values import Json
 from mpnet.kernels.environment import versions
 from mpnet.model.plan_words import PlanWords
 from mpnet.model.task import Task, task_of_protocol
@@ -42,7 +43,7 @@ class Result(Tabular):
     run: RunResult
 
     @cached_property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Json]:
         """Return the whole of result.json, as docs/architecture.md describes it."""
         return {**RUN_RESULT.head, **as_json(self.run)}
 

@@ -54,6 +54,12 @@ _DEPLOYED = tuple(name.removeprefix(DEPLOYED_) for name in names_of("deployed"))
 _DEPLOYED_TIMES = ("mpnet_latency_ms", "fp32_latency_ms", "int8_latency_ms")
 
 
+def count_images(protocol: JsonObject, of: str = "images") -> int:
+    """Return how many images a protocol says, 0 where it says nothing. of: `images` for all, or `unlabelled`."""
+    count = protocol.get(of)
+    return count if isinstance(count, int) else 0
+
+
 @dataclass(frozen=True)
 class Precisions:
     """key: precision string. layers: what each layer is and costs."""
@@ -170,6 +176,11 @@ class RunResult:
     deployed: EngineRun | None = field(default=None, metadata=json_key(omit_default=True))
     selection: Mapping[str, float] | None = field(default=None, metadata=json_key(omit_default=True))
     held_out: Mapping[str, float] | None = field(default=None, metadata=json_key(omit_default=True))
+
+    @property
+    def images(self) -> int:
+        """Count the images that it was measured on."""
+        return count_images(self.protocol)
 
     @property
     def provenance(self) -> Provenance:

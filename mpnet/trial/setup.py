@@ -17,6 +17,7 @@ from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.formats.files.cache import open_cache
+from mpnet.json_values import Json
 from mpnet.kernels.implementation import Kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS, Precision
@@ -115,7 +116,7 @@ class Setup:
         return tuple(layer.index for layer in self.network.convolutions)
 
     @cached_property
-    def quantization(self) -> dict[str, Any]:
+    def quantization(self) -> dict[str, Json]:
         """Return the complete quantisation options as plain values: what all layers have, and per layer what differs."""
         by_layer = {
             index: self.options.complete[index].plain_values()

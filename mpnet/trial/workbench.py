@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 from mpnet.data.dataset import Dataset
 from mpnet.detection.conditions import Condition
 from mpnet.detection.images import FlawedImage
 from mpnet.trial.inputs import Inputs
-from mpnet.trial.kit import Decoder
+from mpnet.trial.kit import Decoder, Predictions
 from mpnet.trial.setup import Setup
 
 
@@ -32,7 +32,7 @@ class Workbench(Setup):
     flawed: list[FlawedImage] = field(default_factory=list)
 
     @cached_property
-    def decoder(self) -> Decoder[Any]:
+    def decoder(self) -> Decoder[Predictions]:
         """Return the decoder from output tensors to predictions."""
         return self.kit.decoder(self.experiment, self.network, self.dataset)
 

@@ -60,7 +60,7 @@ from mpnet.report.text.comparison import print_comparison
 from mpnet.report.text.sweep_status import print_status
 from mpnet.resolve.stored import find_configuration
 from mpnet.speed.latency_table import TABLE, read_table
-from mpnet.sweep.choose.findings import sweep_status
+from mpnet.sweep.choose.status import sweep_status
 from mpnet.sweep.store.salvage import salvage
 from tests.engine.family import LAYERS, family_cfg
 from tests.fuzz.mutate import Mutation, bytes_of, json_of, store_of

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mpnet.formats.documents.typed import as_json
 from mpnet.resolve.inventory import inventory
 from mpnet.trial.result import Result
 
 
 def test_a_run_is_listed_with_what_tells_it_apart(result: Result, tmp_path: Path) -> None:
-    document = inventory(tmp_path)
+    document = as_json(inventory(tmp_path))
     [row] = document["results"]
     assert row == {
         "folder": str(result.folder),
@@ -29,8 +30,8 @@ def test_a_run_is_listed_with_what_tells_it_apart(result: Result, tmp_path: Path
 
 def test_what_cannot_be_read_is_listed_with_the_reason(result: Result, tmp_path: Path) -> None:
     (result.folder / "result.json").write_text("{}", encoding="utf-8")
-    document = inventory(tmp_path)
-    assert document["results"] == []
-    [row] = document["unreadable"]
-    assert row["path"] == str(result.folder / "result.json")
-    assert "is no result of mpnet" in row["reason"]
+    found = inventory(tmp_path)
+    assert found.results == ()
+    [row] = found.unreadable
+    assert row.path == str(result.folder / "result.json")
+    assert "is no result of mpnet" in row.reason

@@ -230,12 +230,11 @@ def test_a_damaged_row_is_named(store: Path, damage: str) -> None:
         damaged_store._db.execute(f"UPDATE failed SET {damage} WHERE key = (SELECT min(key) FROM failed)")
     with TrialStore.read(store) as damaged_store, pytest.raises(StoreError, match=r"the store is damaged: .*failed"):
         list(damaged_store.failed_trials(1))
-    document = salvage(store, store.with_name("b.sqlite"))
-    assert document["lost"] == ["some configurations that failed"]
+    assert salvage(store, store.with_name("b.sqlite")).losses == ("some configurations that failed",)
 
 
 def test_salvage_keeps_what_failed(store: Path) -> None:
-    assert salvage(store, store.with_name("b.sqlite"))["lost"] == []
+    assert salvage(store, store.with_name("b.sqlite")).losses == ()
     with TrialStore.read(store) as original, TrialStore.read(store.with_name("b.sqlite")) as salvaged:
         assert [*salvaged.failed_trials(1)] == [*original.failed_trials(1)]
         assert [*original.failed_trials(1)]

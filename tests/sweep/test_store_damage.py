@@ -25,7 +25,7 @@ from mpnet.errors import StoreError
 from mpnet.report.collect.sweep_store import from_store
 from mpnet.report.data.report_data import Status
 from mpnet.resolve.stored_sweep import read_sweep
-from mpnet.sweep.choose.findings import sweep_status
+from mpnet.sweep.choose.status import sweep_status
 from mpnet.sweep.store import FailedTrial, Trial, TrialStore, Work
 from mpnet.sweep.store.documents import DOCUMENTS
 from mpnet.sweep.store.records import read_records
@@ -208,8 +208,7 @@ def test_what_is_whole_is_salvaged(store_path: Path, tmp_path: Path, name: str, 
         expected = {trial.key: trial for trial in store.trials(1)}
     change(store_path, DAMAGES[name][0])
     original = store_path.read_bytes()
-    document = salvage(store_path, tmp_path / "new.sqlite")
-    assert document["trials"] == trials
+    assert salvage(store_path, tmp_path / "new.sqlite").trials == trials
     assert store_path.read_bytes() == original
     if name.startswith("context"):
         return
@@ -252,11 +251,11 @@ def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) 
         store.set_note("losses", json.dumps({f"{number}:fq": loss for number in numbers}))
         store.set_note("conditions/1", json.dumps({f"{number}:ff:AP:fog:3:fq": {"AP": number} for number in numbers}))
     change(path, "UPDATE contexts SET document = '{' WHERE id = 1")
-    document = salvage(path, tmp_path / "new.sqlite")
-    assert (document["trials"], document["contexts"]) == (2, 2)
+    salvaged = salvage(path, tmp_path / "new.sqlite")
+    assert (salvaged.trials, salvaged.contexts) == (2, 2)
     with TrialStore.read(tmp_path / "new.sqlite") as store:
         assert [
-            (record.number, record.contexts, record.sweep["strategy"], record.findings is not None, record.is_last)
+            (record.number, record.contexts, record.sweep.strategy, record.findings is not None, record.is_last)
             for record in read_records(store)
         ] == [(1, (1,), "strategy-2", True, False), (2, (2,), "strategy-3", True, True)]
         assert store.document("losses") == {"1:fq": loss, "2:fq": loss}
@@ -275,7 +274,7 @@ def test_a_killed_salvage_leaves_nothing_in_the_way(store_path: Path, tmp_path: 
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert not salvaged_path.exists()
     assert list(salvaged_path.parent.iterdir())
-    assert salvage(store_path, salvaged_path)["trials"] == 60
+    assert salvage(store_path, salvaged_path).trials == 60
     assert [path.name for path in salvaged_path.parent.iterdir()] == [salvaged_path.name]
 
 
@@ -291,9 +290,9 @@ def test_a_damaged_page_costs_what_lies_on_it(tmp_path: Path) -> None:
     path.write_bytes(content)
     with TrialStore.read(path) as store, pytest.raises(StoreError, match="is damaged: database disk image is malformed"):
         list(store.trials(context))
-    document = salvage(path, tmp_path / "new.sqlite")
-    assert 4_800 < document["trials"] < 5_000
-    assert document["lost"] == ["part of the trials (database disk image is malformed)"]
+    salvaged = salvage(path, tmp_path / "new.sqlite")
+    assert 4_800 < salvaged.trials < 5_000
+    assert salvaged.losses == ("part of the trials (database disk image is malformed)",)
     with TrialStore.read(tmp_path / "new.sqlite") as store:
         assert all(trial == trials[int(trial.key)] for trial in store.trials(1))
 

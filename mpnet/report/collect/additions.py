@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from mpnet.report.data.explanation import sentence
 from mpnet.report.data.report_data import Omission, ReportData
 from mpnet.report.data.task_words import words_of
 from mpnet.resolve.configurations import Configurations
+from mpnet.trial.kit import Predictions, detections_of
 
 WORST_IMAGES = 6
 CROPS = 48
@@ -62,7 +63,12 @@ def with_changes(data: ReportData, pair: RunDifferences, gallery: Shows | None =
 
 
 def with_explained(
-    data: ReportData, runner: NetworkRunner, keys: tuple[str, str], predictions: Sequence[Any], worst: int, progress: Progress
+    data: ReportData,
+    runner: NetworkRunner,
+    keys: tuple[str, str],
+    predictions: Sequence[Predictions],
+    worst: int,
+    progress: Progress,
 ) -> ReportData:
     """Return `data` whose lost and moved objects say which layers lose them.
 
@@ -73,7 +79,12 @@ def with_explained(
         return data
     baseline, configuration = (runner.plan(key).precision for key in keys)
     explanation = explain(
-        runner.bench, configuration, baseline, (predictions[0], predictions[-1]), worst=worst, progress=progress
+        runner.bench,
+        configuration,
+        baseline,
+        (detections_of(predictions[0]), detections_of(predictions[-1])),
+        worst=worst,
+        progress=progress,
     )
     explanations = {}
     for row in explanation.document().objects:
@@ -102,15 +113,24 @@ def _rank_by_class(changes: Sequence[Change]) -> list[Change]:
 
 
 def with_operating_point(
-    data: ReportData, dataset: Dataset, baseline: Any, predictions: Any, score: float | None, draws: int, seed: int
+    data: ReportData,
+    dataset: Dataset,
+    baseline: Predictions,
+    predictions: Predictions,
+    score: float | None,
+    draws: int,
+    seed: int,
 ) -> ReportData:
     """Return `data` with errors at one score threshold; of a classifier unchanged."""
     if data.task is not DETECTION:
         return data
-    return replace(data, operating_point=OperatingPoint(dataset, baseline, score, draws, seed).of(predictions))
+    point = OperatingPoint(dataset, detections_of(baseline), score, draws, seed)
+    return replace(data, operating_point=point.of(detections_of(predictions)))
 
 
-def with_confusion(data: ReportData, tools: PredictionTools, dataset: Dataset, baseline: Any, predictions: Any) -> ReportData:
+def with_confusion(
+    data: ReportData, tools: PredictionTools, dataset: Dataset, baseline: Predictions, predictions: Predictions
+) -> ReportData:
     """Return `data` with the confusion matrices of baseline and chosen configuration."""
     nothing = words_of(data.task).nothing
     names = (*dataset.names, nothing) if nothing else dataset.names

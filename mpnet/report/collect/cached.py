@@ -21,6 +21,7 @@ import numpy as np
 import mpnet
 from mpnet.evaluation.compare import Interval
 from mpnet.formats.files.cache import open_cache
+from mpnet.json_values import Json
 from mpnet.kernels.core import LIBRARY_PATH
 from mpnet.kernels.environment import cpu_name
 from mpnet.report.data import conditions, differences, report_data
@@ -47,7 +48,7 @@ _KINDS = {
 }
 
 
-def load_or_compute(deciding: Sequence[Any], compute: Callable[[], T], worth: Callable[[T], bool] = lambda _: True) -> T:
+def load_or_compute(deciding: Sequence[object], compute: Callable[[], T], worth: Callable[[T], bool] = lambda _: True) -> T:
     """Return what `compute` gives, from the cache where it was computed before.
 
     deciding: all that the outcome depends on. worth: whether an outcome may be kept in the cache.
@@ -70,7 +71,7 @@ def load_or_compute(deciding: Sequence[Any], compute: Callable[[], T], worth: Ca
 
 
 @functools.cache
-def _program() -> list[Any]:
+def _program() -> list[object]:
     """Return the release, the processor, and size and time of this program's files, for whoever changes them."""
     folder = Path(mpnet.__file__).parent
     files = sorted(path for ending in ("py", "js", "css") for path in folder.rglob(f"*.{ending}"))
@@ -78,17 +79,18 @@ def _program() -> list[Any]:
     return [mpnet.__version__, cpu_name(), [[state.st_size, state.st_mtime_ns] for state in stats]]
 
 
-def _packed(value: Any) -> tuple[bytes, bytes]:
+def _packed(value: object) -> tuple[bytes, bytes]:
     """Return a value as JSON, and the bytes of all arrays in it."""
     content = bytearray(b"\0")  # a block of a cache is not empty
     return json.dumps(_encoded(value, content)).encode(), bytes(content)
 
 
-def _encoded(value: Any, content: bytearray) -> Any:
+def _encoded(value: object, content: bytearray) -> Json:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, np.generic):
-        return value.item()
+        number: Json = value.item()
+        return number
     start = len(content)
     if isinstance(value, bytes):
         content += value
@@ -102,7 +104,7 @@ def _encoded(value: Any, content: bytearray) -> Any:
         return {"tuple": [_encoded(item, content) for item in value]}
     if isinstance(value, Mapping):
         return {"pairs": [[_encoded(key, content), _encoded(item, content)] for key, item in value.items()]}
-    if _KINDS.get(type(value).__name__) is not type(value):
+    if not is_dataclass(value) or _KINDS.get(type(value).__name__) is not type(value):
         raise TypeError(f"{type(value).__name__} cannot be kept")
     encoded_fields = {field.name: _encoded(getattr(value, field.name), content) for field in fields(value)}
     return {"kind": type(value).__name__, "fields": encoded_fields}

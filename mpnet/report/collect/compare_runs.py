@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Sequence
 
 from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError, DataError, MpnetError
 from mpnet.evaluation.compare import DRAWS
+from mpnet.json_values import JsonObject
 from mpnet.progress import Progress, silent
 from mpnet.report.collect.comparison import compare_results
 from mpnet.report.collect.images import LoadImage, write_changes
@@ -20,6 +21,7 @@ from mpnet.report.data.comparison import Comparison
 from mpnet.resolve.stored import StoredConfiguration, find_configuration, split_source
 from mpnet.sweep.store.latest import is_store
 from mpnet.trial.inference import run_plans
+from mpnet.trial.kit import Predictions
 from mpnet.trial.latency import measure_in_turn
 from mpnet.trial.reopen import image_loader, reason, reopen
 from mpnet.trial.result import Result, read_result, run_result_of
@@ -61,7 +63,12 @@ def compare_runs(
 
 
 def _with_images(
-    comparison: Comparison, tools: PredictionTools, dataset: Dataset, predictions: Sequence[Any], images: Path, load: LoadImage
+    comparison: Comparison,
+    tools: PredictionTools,
+    dataset: Dataset,
+    predictions: Sequence[Predictions],
+    images: Path,
+    load: LoadImage,
 ) -> Comparison:
     """Write an image of each change; return the comparison whose changes name the files."""
     runs = [comparison.runs[0]]
@@ -116,7 +123,7 @@ def _run_again(
     return sides
 
 
-def score_to_deploy(text: str, source: str) -> dict[str, Any]:
+def score_to_deploy(text: str, source: str) -> JsonObject:
     """Return the score threshold that `text` asks for, and what is known of it, as exported files hold it.
 
     text: a number, or `recall`: the one that finds as many of the images' objects as the baseline does with its best F1.
@@ -133,16 +140,24 @@ def score_to_deploy(text: str, source: str) -> dict[str, Any]:
         raise ConfigError(f"--score {text[:40]}: is a number from 0 to 1, or for a RUN or STORE[:KEY] `recall`")
     path = split_source(source)[0]
     baseline = f"{path}:baseline" if is_store(path) else _baseline_of(read_result(path))
-    point = compare_runs([baseline, source]).runs[1].operating_point or {}
-    same_recall = point.get("same_recall")
-    if same_recall is None:
+    point = compare_runs([baseline, source]).runs[1].operating_point
+    same_recall = None if point is None else point.get("same_recall")
+    if point is None or same_recall is None:
         raise DataError(f"{source}: its images do not say which score has the baseline's recall; write a number, such as 0.25")
-    return {"baseline_score": point["score"], "iou": point["iou"], **same_recall}
+    return {
+        "baseline_score": point["score"],
+        "iou": point["iou"],
+        "score": same_recall["score"],
+        "chosen_on": same_recall["chosen_on"],
+        "judged_on": same_recall["judged_on"],
+        "baseline": same_recall["baseline"],
+        "run": same_recall["run"],
+    }
 
 
 def _baseline_of(result: Result) -> Path:
     """Return the folder of the run that a result was compared with. Raises: ConfigError where there is none."""
-    agreement = result.document.get("agreement")
+    agreement = result.run.agreement
     if agreement is None:
         raise ConfigError(f"{result.folder}: has no baseline beside it; write a number after --score, such as 0.25")
-    return result.folder.parent / str(agreement["baseline"])
+    return result.folder.parent / agreement.baseline

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS
-from mpnet.evaluation.operating_point import OperatingPoint
+from mpnet.evaluation.operating_point import OperatingErrors, OperatingPoint
 from mpnet.messages import number_text, separating_digits
 from mpnet.model.task import DETECTION, Task
 from mpnet.report.collect.task import prediction_tools
@@ -22,13 +22,14 @@ from mpnet.report.data.comparison import (
     RunAgreement,
 )
 from mpnet.report.data.differences import ClassRow, RunDifferences
+from mpnet.trial.kit import Predictions, detections_of
 from mpnet.trial.result import Result
 
 
 def compare_results(
     results: Sequence[Result],
     dataset: Dataset | None = None,
-    predictions: Sequence[Any] = (),
+    predictions: Sequence[Predictions] = (),
     *,
     draws: int = DRAWS,
     seed: int = 0,
@@ -53,14 +54,14 @@ def compare_results(
                 "and labels can be compared"
             )
     task, intervals_by = baseline.task, ""
-    points: list[dict[str, Any] | None] = [None] * len(results)
+    points: list[OperatingErrors | None] = [None] * len(results)
     pairs: tuple[RunDifferences, ...] = ()
     if dataset is not None:
         pairing = prediction_tools(task).pairing(dataset, predictions[0], draws, seed)
         pairs, intervals_by = tuple(pairing.pair(other) for other in predictions[1:]), pairing.intervals_by
         if task is DETECTION:
-            point = OperatingPoint(dataset, predictions[0], score, draws, seed)
-            points = [None, *(point.of(other) for other in predictions[1:])]
+            point = OperatingPoint(dataset, detections_of(predictions[0]), score, draws, seed)
+            points = [None, *(point.of(detections_of(other)) for other in predictions[1:])]
     pair_of_result: list[RunDifferences | None] = [None, *pairs] if pairs else [None] * len(results)
     return Comparison(
         task=task,
@@ -103,7 +104,7 @@ def _protocol_differences(results: Sequence[Result]) -> tuple[tuple[str, ...], .
 
 
 def _compared_run(
-    result: Result, baseline: Result, pair: RunDifferences | None, task: Task, point: Mapping[str, Any] | None
+    result: Result, baseline: Result, pair: RunDifferences | None, task: Task, point: OperatingErrors | None
 ) -> ComparedRun:
     run, agreement = result.run, _agreement(result, baseline, pair, task)
     differences = {} if result is baseline else _metric_differences(result, baseline)

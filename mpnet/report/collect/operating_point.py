@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from mpnet.evaluation.operating_point import OperatingPoint
+from mpnet.evaluation.operating_point import OperatingErrors, OperatingPoint
 from mpnet.model.task import DETECTION
 from mpnet.trial.experiment import RunReport
 
 
-def measure_operating_point(report: RunReport) -> dict[str, Any] | None:
+def measure_operating_point(report: RunReport) -> OperatingErrors | None:
     """Count a run's errors at one score threshold; None of a classifier.
 
     The threshold is `detection.deployed`, else the one with the best F1 of the baseline, without one of the run itself.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +39,11 @@ from mpnet.report.collect.task import prediction_tools
 from mpnet.report.data.report_data import Omission, ReportData, Status
 from mpnet.resolve.stored import find_configuration, split_source
 from mpnet.resolve.stored_sweep import StoredSweep, read_sweep
-from mpnet.sweep.choose.findings import sweep_status
+from mpnet.sweep.choose.status import sweep_status
 from mpnet.sweep.evaluate.scoring import split_positions
 from mpnet.sweep.store.latest import is_store
 from mpnet.trial.identity import identity_of
+from mpnet.trial.kit import Predictions
 from mpnet.trial.reopen import image_loader, reason, reopen
 from mpnet.trial.result import Result, finished, read_result
 from mpnet.trial.run_result import Provenance
@@ -110,9 +111,9 @@ def _of_sweep(
     explain_worst: int,
 ) -> ReportData:
     status = sweep_status(path, sweep)
-    state = {"finished": "finished", "stopped": "finished", "running": "running"}.get(status["state"], "interrupted")
+    state = {"finished": "finished", "stopped": "finished", "running": "running"}.get(status.state, "interrupted")
     stored_sweep = read_sweep(path, choose, sweep, finished=state == "finished")
-    data = from_store(stored_sweep, path, Status(state, int(status["trials"]), status["total"]))
+    data = from_store(stored_sweep, path, Status(state, status.trials, status.total))
     data = _with_cfg(data, stored_sweep.provenance)
     contents = "Intervals, classes, lost and gained objects, images, error and time per layer"
     if not compute:
@@ -219,7 +220,7 @@ def _check_same(data: ReportData, row: int, column: str, value: float | None) ->
 
 
 def _with_layers(
-    data: ReportData, results: list[Result], predictions: list[Any], progress: Progress, explain_worst: int
+    data: ReportData, results: list[Result], predictions: list[Predictions], progress: Progress, explain_worst: int
 ) -> ReportData:
     """Add error and time per layer of the last run, when its network still gives what was measured.
 
@@ -265,7 +266,7 @@ def _timed(data: ReportData, runner: NetworkRunner, progress: Progress) -> Repor
     baseline = table.keys[table.baseline] if table.baseline is not None else chosen
     isa, threads = runner.bench.kernels.name, runner.bench.threads
     with progress("time of layers", 1) as advance:
-        rows = [runner.rows(key) for key in (baseline, chosen)]
+        rows = [[as_json(row) for row in runner.rows(key)] for key in (baseline, chosen)]
         deciding = ["times", data.digests, data.protocol, rows, isa, threads]
         costs, doubt = load_or_compute(deciding, lambda: runner.costs(baseline, chosen), lambda timed: not timed[1])
         advance(1)
@@ -304,12 +305,12 @@ def _find_related(result: Result, trial: str | None) -> Result | None:
 
 def _with_comparison(
     data: ReportData, runs: Sequence[ComparedResult], draws: int, seed: int, score: float | None
-) -> tuple[ReportData, list[Any]]:
+) -> tuple[ReportData, list[Predictions]]:
     """Compare every run with the first; return the data, and the predictions of all runs, none where a file is gone."""
     if len(runs) == 1:
         contents, reason_text = "Differences, lost and gained objects", "there is one run and no baseline beside it"
         return with_omissions(data, Omission(contents, reason_text, "Name two runs, the baseline first.")), []
-    predictions: list[Any] = []
+    predictions: list[Predictions] = []
     try:
         dataset, predictions = open_predictions(runs)
         tools = prediction_tools(data.task)

@@ -6,18 +6,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 from mpnet.data.dataset import Dataset
 from mpnet.diagnose.analyze import ANALYSIS_IMAGES
 from mpnet.diagnose.layer_errors import Analysis, StepAnalysis, analyze
 from mpnet.engine.assign import assign_key
-from mpnet.engine.cost import layer_costs
+from mpnet.engine.cost import LayerCost, layer_costs
 from mpnet.engine.lowering import range_owner
 from mpnet.engine.plan import Plan
 from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
-from mpnet.formats.documents.typed import as_json
 from mpnet.kernels.environment import cpu_count
 from mpnet.model.network import NETWORK_INPUT
 from mpnet.progress import Advance, Progress
@@ -28,6 +27,7 @@ from mpnet.speed.clock import in_turn, together
 from mpnet.speed.steps import step_calls, steps_of
 from mpnet.trial.inference import run_plans
 from mpnet.trial.inputs import spread
+from mpnet.trial.kit import Predictions
 from mpnet.trial.reopen import open_dataset, reopen
 from mpnet.trial.result import Result, run_result_of
 from mpnet.trial.task import kit_of
@@ -41,11 +41,11 @@ class ComparedResult:
     """One of the results that are compared. predictions, dataset: of a configuration that ran again, None: on disk."""
 
     result: Result
-    predictions: Any = None
+    predictions: Predictions | None = None
     dataset: Dataset | None = None
 
 
-def open_predictions(sides: Sequence[ComparedResult]) -> tuple[Dataset, list[Any]]:
+def open_predictions(sides: Sequence[ComparedResult]) -> tuple[Dataset, list[Predictions]]:
     """Read the labelled images behind results on the same data, and what each network says of them.
 
     Raises: DataError or StoreError, one line, when something is missing or not what was measured.
@@ -68,13 +68,13 @@ class NetworkRunner:
         """Return the steps for a precision string. Raises: PrecisionError when it is of another network."""
         return self.bench.plan(assign_key(self.bench.network, key))
 
-    def predictions(self, keys: Sequence[str], advance: Advance) -> list[Any]:
+    def predictions(self, keys: Sequence[str], advance: Advance) -> list[Predictions]:
         """Run configurations and return what each finds; the first is the baseline."""
         return [outcome.predictions for outcome in run_plans(self.bench, [self.plan(key) for key in keys], advance)]
 
-    def rows(self, key: str) -> list[dict[str, Any]]:
+    def rows(self, key: str) -> tuple[LayerCost, ...]:
         """Return the layers, as result.json holds them."""
-        return [as_json(layer) for layer in layer_costs(self.plan(key))]
+        return layer_costs(self.plan(key))
 
     def errors(self, key: str, images: int = ANALYSIS_IMAGES) -> tuple[LayerError, ...]:
         """Measure the error of every lowered layer, in network order, on images spread evenly over the data set.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,7 @@ def from_results(results: Sequence[Result]) -> ReportData:
         created=chosen.created,
         status=Status("finished", len(results), len(results)),
         configurations=table,
-        layers=layers_of([as_json(layer) for layer in chosen.precision.layers]),
+        layers=layers_of(chosen.precision.layers),
         costs=layer_pairs(
             (runs[0].precision.layers, chosen.precision.layers), (layer_ms(runs[0].latency), layer_ms(chosen.latency))
         ),
@@ -141,22 +141,21 @@ def _uniform_and_neighbours(table: Configurations) -> Iterable[str]:
                 yield code * position + neighbour_code + code * (len(codes_of_layers) - position - 1) + suffix
 
 
-def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
+def layers_of(rows: Sequence[LayerCost]) -> tuple[Layer, ...]:
     """Return the layers of a result's `precision.layers`; those with parameters have a place in precision strings."""
     layers, position = [], 0
     for row in rows:
-        weighted = bool(row.get("parameters"))
-        selectors = tuple(str(s) for s in row.get("selectors", []) if str(s) != str(row["index"]))
+        weighted = bool(row.parameters)
         layers.append(
             Layer(
-                int(row["index"]),
-                str(row.get("type", "")),
-                str(row.get("name") or row.get("type", "")),
+                row.index,
+                row.type,
+                row.name or row.type,
                 position if weighted else None,
-                tuple(int(v) for v in row.get("shape", ())),
-                int(row.get("macs", 0)),
-                int(row.get("parameters", 0)),
-                selectors,
+                row.shape,
+                row.macs,
+                row.parameters,
+                tuple(selector for selector in row.selectors if selector != str(row.index)),
             )
         )
         position += weighted

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Sequence
 
+from mpnet.engine.cost import LayerCost
 from mpnet.evaluation.compare import Interval
-from mpnet.formats.documents.typed import build
+from mpnet.json_values import JsonObject
 from mpnet.model.plan_key import split_key
 from mpnet.report.collect.results import layers_of, thinned
 from mpnet.report.data.conditions import condition_tables
@@ -25,14 +26,14 @@ from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored_sweep import StoredSweep
 from mpnet.speed.latency import Latency, doubt_of, latency_text
 from mpnet.sweep.choose.picks import rule_of
-from mpnet.sweep.choose.recommend import RECOMMENDED, RULE, named_configurations, read_findings
-from mpnet.sweep.result import FailedLayer, Stability, SweepResult, VerifiedRow, VerifiedRows
+from mpnet.sweep.choose.recommend import RECOMMENDED, RULE, named_configurations
+from mpnet.sweep.result import Stability, SweepResult, VerifiedRow, VerifiedRows
 
 
 def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportData:
     """Return what a report shows of one sweep of a store. status: as `mpnet sweep --status` finds it."""
     sweep, options = stored_sweep.sweep, stored_sweep.options
-    result = read_findings(stored_sweep.findings) if stored_sweep.findings else None
+    result = stored_sweep.result
     named_rows = named_configurations(result) if result else {}
     table = thinned(stored_sweep.configurations, required=[row.precision for row in named_rows.values()])
     notes = [stored_sweep.why_chosen] if stored_sweep.why_chosen else []
@@ -45,41 +46,41 @@ def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportD
     if result:
         notes += time_lines(times_of(result))
     if result and result.ruled_out:
-        notes.append(_proof(result, int(sweep.get("selecting", 0))))
+        notes.append(_proof(result, sweep.selecting or 0))
     if stored_sweep.failed:
-        notes.append(f"{failed_text([build(FailedLayer, row) for row in stored_sweep.failed])}.")
+        notes.append(f"{failed_text(stored_sweep.failed)}.")
     if result and result.verified:
-        notes += _survival(result.verified, [build(VerifiedRow, row) for row in stored_sweep.verified])
+        notes += _survival(result.verified, stored_sweep.verified)
     if stored_sweep.other_options:
         notes.append(
             f"The sweep tried {stored_sweep.other_options} more set(s) of quantisation options; this page shows one of them."
         )
     if table.baseline is None:
         notes.append("The baseline is not among the finished trials, so there is nothing to compare with yet.")
-    protocol = dict(sweep.get("protocol") or {})
-    held_out = max(0, sweep.get("images", 0) - sweep.get("selecting", 0)) if sweep.get("holdout") else 0
-    if sweep.get("holdout"):
-        protocol["selected on"] = f"{sweep.get('selecting')} of {sweep.get('images')} images; the rest only reports"
+    protocol = dict(sweep.protocol or {})
+    held_out = max(0, (sweep.images or 0) - (sweep.selecting or 0)) if sweep.holdout else 0
+    if sweep.holdout:
+        protocol["selected on"] = f"{sweep.selecting} of {sweep.images} images; the rest only reports"
     return ReportData(
         title=stored_sweep.provenance.name,
         kind="sweep",
         source=str(path),
         created=_date(stored_sweep.created),
         status=status,
-        layers=_layers(sweep.get("layers") or (), table.keys[0]),
+        layers=_layers(sweep.layers, table.keys[0]),
         configurations=table,
         protocol=protocol,
         digests={name: digest for name, digest in stored_sweep.provenance.digests.items() if digest is not None},
         held_out=held_out,
         notes=tuple(notes),
-        objectives=tuple(sweep.get("objectives") or ()),
+        objectives=sweep.objectives or (),
         picks=_picks(result, table, options) if result else (),
         recommendation=recommendation_text(result) if result else "",
         layers_by_noise=result.layers_by_noise if result else (),
         stability=result.stability if result else Stability(),
         conditions=condition_tables(result) if result else None,
-        board=_board(sweep.get("latency") or {}),
-        versions={"strategy": sweep.get("strategy", ""), "command": sweep.get("command", "")},
+        board=_board(sweep.latency or {}),
+        versions={"strategy": sweep.strategy or "", "command": sweep.command},
     )
 
 
@@ -128,7 +129,7 @@ def _time(latency: Latency) -> str:
     return f"{text.removeprefix('unreliable: ')}, which is unreliable" if doubt_of(latency) else text
 
 
-def _board(machine: Mapping[str, Any]) -> str:
+def _board(machine: JsonObject) -> str:
     threads = machine.get("threads")
     return f"{machine['cpu']}, {threads} thread{'' if threads == 1 else 's'}" if machine.get("cpu") else ""
 
@@ -144,7 +145,7 @@ def _survival(verified: VerifiedRows, rows: Sequence[VerifiedRow]) -> list[str]:
     return sentences + [f"{line}." for line in verified.notes]
 
 
-def _layers(rows: Sequence[Mapping[str, Any]], key: str) -> tuple[Layer, ...]:
+def _layers(rows: Sequence[LayerCost], key: str) -> tuple[Layer, ...]:
     """Return the layers as the sweep keeps them; of an old one only their places in precision strings are known."""
     count, layers = len(split_key(key)[0]), layers_of(rows)
     if sum(layer.position is not None for layer in layers) == count:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Mapping
+from typing import Mapping
 
 from mpnet.config.measures import AGREEMENT, measure, names_of
 from mpnet.evaluation.compare import Interval, verdict
+from mpnet.evaluation.operating_point import OperatingErrors
 from mpnet.formats.documents.typed import as_json
 from mpnet.model.keys import json_key
 from mpnet.model.task import Task
@@ -83,7 +84,7 @@ class ComparedRun:
     held_out: Mapping[str, float] | None
     changes: tuple[Change, ...]
     verdict: str
-    operating_point: Mapping[str, Any] | None
+    operating_point: OperatingErrors | None
 
     def document(self) -> dict[str, object]:
         """Return the run as `mpnet compare --json` prints it."""

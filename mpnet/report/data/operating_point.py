@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Mapping
 
+from mpnet.evaluation.operating_point import OperatingErrors
 from mpnet.messages import number_text
 
 MEASURE_LABELS: Mapping[str, str] = {
@@ -21,7 +22,7 @@ def kind_label(kind: str) -> str:
     return "missed entirely" if kind == "missed" else kind
 
 
-def operating_sentences(point: Mapping[str, Any]) -> list[str]:
+def operating_sentences(point: OperatingErrors) -> list[str]:
     """Say how scores shift, and which threshold keeps the baseline's recall."""
     sentences = []
     shift = point.get("confidence")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Mapping
 
 from mpnet.config.measures import HELD_OUT, measure
 from mpnet.evaluation.compare import Interval
+from mpnet.evaluation.operating_point import OperatingErrors
 from mpnet.messages import counted
 from mpnet.model.task import Task, task_of_protocol
 from mpnet.report.data.differences import Change, ClassRow, Confusion, ImageTriple
@@ -171,7 +172,7 @@ class ReportData:
     costs: tuple[LayerPair, ...] = ()
     worst: tuple[ImageTriple, ...] = ()
     confusion: Confusion | None = None
-    operating_point: Mapping[str, Any] | None = None
+    operating_point: OperatingErrors | None = None
     protocol: Mapping[str, Any] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)

@@ -133,13 +133,15 @@ def _figure_values(data: ReportData, figures_by_name: Mapping[str, Figure]) -> d
 def _difference_values(data: ReportData) -> dict[str, object]:
     """Return what differs between baseline and chosen configuration: classes, errors at a threshold, lost and gained."""
     illustrated = [change for change in data.changes if change.jpeg is not None]
+    point = data.operating_point
+    sentences = [] if point is None else operating_sentences(point)
     return {
         "per_class": [measure(name) for name in data.task.per_class],
         "matched": words_of(data.task).matched,
         "class_verdict": class_verdict(data),
         "confusion": confusion_table(data),
-        "point": data.operating_point,
-        "point_lines": [with_minus_signs(line) for line in operating_sentences(data.operating_point or {})],
+        "point": point,
+        "point_lines": [with_minus_signs(line) for line in sentences],
         "crops": sorted(illustrated, key=lambda change: change.order),
         "changes": sorted(data.changes, key=lambda change: change.order),
         "filters": list_filters(data),

@@ -3,40 +3,41 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Sequence
 
 from rich.console import Console
 
 from mpnet.messages import counted
 from mpnet.model.plan_key import short_key
 from mpnet.report.text.terminal import print_table
+from mpnet.resolve.inventory import Inventory, ListedResult, ListedSweep
 
 
-def print_inventory(document: Mapping[str, Any], console: Console) -> None:
-    """Print the document of `mpnet list`: results, sweeps, and what cannot be read."""
-    results, sweeps = document["results"], document["sweeps"]
+def print_inventory(inventory: Inventory, console: Console) -> None:
+    """Print results, sweeps, and what cannot be read."""
+    results, sweeps = inventory.results, inventory.sweeps
     if results:
         _print_results(results, console)
     if sweeps:
         _print_sweeps(sweeps, console)
     if not results and not sweeps:
-        console.print(f"{document['folder']}: holds no results and no sweeps")
-    for row in document["unreadable"]:
-        console.print(f"cannot be read: {row['reason']}")
+        console.print(f"{inventory.folder}: holds no results and no sweeps")
+    for row in inventory.unreadable:
+        console.print(f"cannot be read: {row.reason}")
 
 
-def _print_results(results: Sequence[Mapping[str, Any]], console: Console) -> None:
-    has_engines = any(row["engine"] for row in results)
+def _print_results(results: Sequence[ListedResult], console: Console) -> None:
+    has_engines = any(row.engine for row in results)
     cells = [
         [
-            row["folder"],
-            "*" if row["latest"] else "",
-            short_key(row["precision"] or ""),
-            " ".join(f"{name} {value:.2f}" for name, value in row["quality"].items() if value is not None),
-            "" if row["agreement"] is None else f"{row['agreement']:.2f}",
-            row["images"],
-            _minute(row["created"]),
-            *([row["engine"] or ""] if has_engines else []),
+            row.folder,
+            "*" if row.is_latest else "",
+            short_key(row.precision),
+            " ".join(f"{name} {value:.2f}" for name, value in row.quality.items() if value is not None),
+            "" if row.agreement is None else f"{row.agreement:.2f}",
+            row.images,
+            _minute(row.created),
+            *([row.engine or ""] if has_engines else []),
         ]
         for row in results
     ]
@@ -46,19 +47,19 @@ def _print_results(results: Sequence[Mapping[str, Any]], console: Console) -> No
     print_table(console, headings, cells, title, left=(0, 1, 2, 3, 7), keys=2, optional=optional, fold=(0,))
 
 
-def _print_sweeps(sweeps: Sequence[Mapping[str, Any]], console: Console) -> None:
+def _print_sweeps(sweeps: Sequence[ListedSweep], console: Console) -> None:
     cells = [
         [
-            row["store"],
-            "*" if row["latest"] else "",
-            row["sweep"],
-            row["strategy"] or "",
-            row["state"],
-            f"{row['trials']:,}",
-            f"{100 * (row['holdout'] or 0):.0f} %",
-            ", ".join(row["objectives"] or ()),
-            "; ".join(row["options"]),
-            _minute(row["created"]),
+            row.store,
+            "*" if row.is_latest else "",
+            row.number,
+            row.strategy or "",
+            row.state,
+            f"{row.trials:,}",
+            f"{100 * (row.holdout or 0):.0f} %",
+            ", ".join(row.objectives or ()),
+            "; ".join(row.options),
+            _minute(row.created),
         ]
         for row in sweeps
     ]

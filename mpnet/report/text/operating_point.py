@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Mapping
 
 from rich.console import Console
 from rich.text import Text
 
-from mpnet.evaluation.operating_point import MEASURES
+from mpnet.evaluation.operating_point import MEASURES, ClassErrors, OperatingErrors
 from mpnet.messages import number_text
 from mpnet.report.data.differences import is_few
 from mpnet.report.data.operating_point import MEASURE_LABELS, kind_label, operating_sentences
@@ -18,7 +18,7 @@ from mpnet.report.text.terminal import print_table
 CLASSES_SHOWN = 8
 
 
-def print_operating_point(point: Mapping[str, Any], console: Console, *, name: str = "this run", details: bool = False) -> None:
+def print_operating_point(point: OperatingErrors, console: Console, *, name: str = "this run", details: bool = False) -> None:
     """Print objects missed, false alarms, recall and the share of correct detections; how scores shift; kinds of errors.
 
     name: of the run. details: whether classes are printed as well.
@@ -34,7 +34,7 @@ def print_operating_point(point: Mapping[str, Any], console: Console, *, name: s
         _classes(point, console, name)
 
 
-def _table(point: Mapping[str, Any], console: Console, name: str, pair: bool) -> None:
+def _table(point: OperatingErrors, console: Console, name: str, pair: bool) -> None:
     rows: list[list[object]] = []
     for measure in MEASURES:
         row: list[object] = [MEASURE_LABELS[measure], _value(point["baseline"][measure])]
@@ -48,7 +48,7 @@ def _table(point: Mapping[str, Any], console: Console, name: str, pair: bool) ->
     print_table(console, ["", *names], rows, title)
 
 
-def _errors(point: Mapping[str, Any], console: Console, name: str, pair: bool) -> None:
+def _errors(point: OperatingErrors, console: Console, name: str, pair: bool) -> None:
     sides = ("baseline", "run") if pair else ("baseline",)
     rows = [
         [
@@ -65,9 +65,9 @@ def _errors(point: Mapping[str, Any], console: Console, name: str, pair: bool) -
     )
 
 
-def _classes(point: Mapping[str, Any], console: Console, name: str) -> None:
-    def weight(row: Mapping[str, Any]) -> int:
-        return sum(abs(row["run"][m] - row["baseline"][m]) for m in ("missed", "false_alarms"))
+def _classes(point: OperatingErrors, console: Console, name: str) -> None:
+    def weight(row: ClassErrors) -> float:
+        return sum(abs((row["run"][m] or 0) - (row["baseline"][m] or 0)) for m in ("missed", "false_alarms"))
 
     changed_rows = sorted(
         (row for row in point["per_class"] if weight(row)), key=lambda row: (is_few(row["truths"]), -weight(row))

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Iterator, Mapping, Sequence
 
 from rich.console import Console
 
 from mpnet.backends.deployment import UNIFORM, slower_note
 from mpnet.config.measures import AGREEMENT, names_of
+from mpnet.evaluation.operating_point import OperatingErrors
 from mpnet.messages import bytes_text, count_text
 from mpnet.model.plan_key import short_key
 from mpnet.model.task import Task
@@ -28,7 +29,7 @@ def print_run(
     baseline: Result | None,
     console: Console,
     deployed: Result | None = None,
-    point: Mapping[str, Any] | None = None,
+    point: OperatingErrors | None = None,
 ) -> None:
     """Print a run's protocol and a table of its metrics, agreement, cost and latency, then notes.
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
-
 from rich.console import Console
 
 from mpnet.config.measures import measure
@@ -13,6 +11,7 @@ from mpnet.messages import counted, number_text
 from mpnet.model.plan_key import short_key
 from mpnet.report.data.row_words import describe_configuration, row_words
 from mpnet.report.text.terminal import print_table
+from mpnet.sweep.choose.forecast import Forecast
 from mpnet.sweep.choose.margins import loss_label
 from mpnet.sweep.result import Safety, SafetyWithTwice, SweepResult
 
@@ -80,35 +79,35 @@ def _print_twice(result: SweepResult, safety: Safety, twice: SafetyWithTwice, co
     console.print(f"Twice as many images would tell losses of {widths}; {outcome}.")
 
 
-def print_forecast(document: Mapping[str, Any], console: Console) -> None:
+def print_forecast(forecast: Forecast, console: Console) -> None:
     """Print how wide intervals will be: a row per configuration and measure."""
     rows: list[list[object]] = []
-    for row in document["configurations"]:
-        for name, loss in row["losses"].items():
-            enough = loss["images_to_tell"]
-            widths = [f"{width:.2f}" for width in loss["half_widths"]]
+    for row in forecast.configurations:
+        for name, loss in row.losses.items():
+            enough = loss.images_to_tell
+            widths = [f"{width:.2f}" for width in loss.half_widths]
             rows.append(
                 [
-                    row_words(row["precision"], str(row.get("words", ""))),
-                    short_key(row["precision"]),
-                    f"{loss_label(name)} {document['margin'][name.removesuffix(POOLED)]:g}",
-                    number_text(loss["loss"]),
+                    row_words(row.precision, row.words),
+                    short_key(row.precision),
+                    f"{loss_label(name)} {forecast.margin[name.removesuffix(POOLED)]:g}",
+                    number_text(loss.loss),
                     *widths,
                     "more than there are" if enough is None else f"{enough:,}",
                 ]
             )
-    for failure in document["failed"]:
-        console.print(f"{failure['words']} ({short_key(failure['precision'])}) has no figures: {failure['reason']}")
+    for failure in forecast.failed:
+        console.print(f"{failure.words} ({short_key(failure.precision)}) has no figures: {failure.reason}")
     if not rows:
-        if not document["failed"]:
+        if not forecast.failed:
             console.print("too few images to say how wide intervals will be; name more, for example with --unlabelled")
         return
-    testing = document["testing"]
-    held_out = "held-out images" if document["held_out"] else "images, none of which is held out"
+    testing = forecast.testing
+    held_out = "held-out images" if forecast.is_held_out else "images, none of which is held out"
     title = (
-        f"A forecast from {document['images']} images: losses would be known to so many points either way with the {testing} "
-        f"{held_out} of this sweep ({document['labelled']} labelled), and with more"
+        f"A forecast from {forecast.images} images: losses would be known to so many points either way with the {testing} "
+        f"{held_out} of this sweep ({forecast.labelled} labelled), and with more"
     )
-    counts = [f"{factor * testing:,} images" for factor in document["factors"]]
+    counts = [f"{factor * testing:,} images" for factor in forecast.factors]
     headings = ["precision", "key", "margin", "loss", *counts, "images that tell"]
     print_table(console, headings, rows, title, left=(0, 1, 2), fold=(0, 2))

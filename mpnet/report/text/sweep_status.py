@@ -3,29 +3,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Sequence
 
 from rich.console import Console
 
-from mpnet.formats.documents.typed import build
 from mpnet.report.text.front import print_front
 from mpnet.report.text.sweep import print_failed
 from mpnet.report.text.terminal import print_table
-from mpnet.sweep.result import FailedLayer, SweepResult
+from mpnet.sweep.choose.status import SweepStatus
+from mpnet.sweep.store.records import SweepSummary
+from mpnet.sweep.store.salvage import Salvaged
 
 
-def print_sweeps(sweeps: Sequence[Mapping[str, Any]], shown_sweep: int | None, console: Console) -> None:
+def print_sweeps(sweeps: Sequence[SweepSummary], shown_sweep: int | None, console: Console) -> None:
     """Print one row per sweep of a store; `shown_sweep` is marked."""
     cells: list[list[object]] = [
         [
-            f"{row['sweep']}{' *' if row['sweep'] == shown_sweep else ''}",
-            row["strategy"] or "",
-            f"{row['trials']:,}",
-            f"{100 * (row['holdout'] or 0):.0f} %",
-            ", ".join(row["objectives"] or ()),
-            "; ".join(row["options"]),
+            f"{sweep.number}{' *' if sweep.number == shown_sweep else ''}",
+            sweep.strategy or "",
+            f"{sweep.trials:,}",
+            f"{100 * (sweep.holdout or 0):.0f} %",
+            ", ".join(sweep.objectives or ()),
+            "; ".join(sweep.options),
         ]
-        for row in sweeps
+        for sweep in sweeps
     ]
     print_table(
         console,
@@ -36,31 +37,30 @@ def print_sweeps(sweeps: Sequence[Mapping[str, Any]], shown_sweep: int | None, c
     )
 
 
-def print_status(document: Mapping[str, Any], console: Console) -> None:
+def print_status(status: SweepStatus, console: Console) -> None:
     """Print one sweep's state."""
-    total = f" of {document['total']:,}" if document["total"] else ""
-    ruled_out = f", {document['ruled_out']:,} ruled out" if document["ruled_out"] else ""
+    total = f" of {status.total:,}" if status.total else ""
+    ruled_out = f", {status.ruled_out:,} ruled out" if status.ruled_out else ""
     console.print(
-        f"{document['store']}: {document['state']}, {document['trials']:,}{total} trials{ruled_out}, "
-        f"{document['seconds']:.1f} s so far" + (f", strategy {document['strategy']}" if document["strategy"] else "")
+        f"{status.store}: {status.state}, {status.trials:,}{total} trials{ruled_out}, "
+        f"{status.seconds:.1f} s so far" + (f", strategy {status.strategy}" if status.strategy else "")
     )
-    failures = [build(FailedLayer, row) for row in document["failed"]]
-    print_failed(failures, console)
-    if document["known"] > document["trials"]:
-        console.print(f"the store knows {document['known']:,} configurations under these options")
-    if len(document["sweeps"]) > 1:
-        print_sweeps(document["sweeps"], document["sweep"], console)
-    if document["workers"]:
-        console.print(f"working on it: {', '.join(document['workers'])}")
-    if document["state"] == "interrupted":
+    print_failed(status.failed, console)
+    if status.stored_trials > status.trials:
+        console.print(f"the store knows {status.stored_trials:,} configurations under these options")
+    if len(status.sweeps) > 1:
+        print_sweeps(status.sweeps, status.number, console)
+    if status.workers:
+        console.print(f"working on it: {', '.join(status.workers)}")
+    if status.state == "interrupted":
         console.print("the same `mpnet sweep` command goes on from there")
-    if document["findings"]:
-        print_front(build(SweepResult, document["findings"]), console)
+    if status.result is not None:
+        print_front(status.result, console)
 
 
-def print_salvaged(document: Mapping[str, Any], console: Console) -> None:
+def print_salvaged(salvaged: Salvaged, console: Console) -> None:
     """Print what was saved of a damaged store."""
-    console.print(f"{document['salvaged']}: {document['trials']:,} trials of {document['store']}")
-    for loss in document["lost"]:
+    console.print(f"{salvaged.new_store}: {salvaged.trials:,} trials of {salvaged.store}")
+    for loss in salvaged.losses:
         console.print(f"lost: {loss}")
-    console.print(f"the same `mpnet sweep` command with --store {document['salvaged']} goes on from there")
+    console.print(f"the same `mpnet sweep` command with --store {salvaged.new_store} goes on from there")

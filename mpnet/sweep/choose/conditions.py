@@ -116,8 +116,8 @@ class ConditionRuns:
     ) -> tuple[dict[Assignment, Measures], dict[Assignment, str]]:
         """Return what configurations are worth under a condition (None: images as they are), and why some failed."""
         setup, store = self.sweep.setup, self.sweep.store
-        stored: dict[str, dict[str, float]] = store.document(_NOTE)
-        failed: dict[str, str] = store.document(_FAILED_NOTE)
+        stored = store.read_figures(_NOTE)
+        failed = {key: str(reason) for key, reason in store.document(_FAILED_NOTE).items()}
         keys = {configuration: self._key(condition, configuration) for configuration in configurations}
         missing = [configuration for configuration, key in keys.items() if key not in stored and key not in failed]
         benches = [bench.under(condition) for bench in setup.benches]

@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""The findings of a sweep, as the document that --json prints and the store keeps for reports; and its progress."""
+"""The findings of a sweep, as the document that --json prints and the store keeps for reports."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
 from mpnet.config.measures import HELD_OUT, trial_costs, trial_metrics
-from mpnet.formats.documents.typed import as_json
 from mpnet.model.task import DETECTION, Task
 from mpnet.sweep.choose.margins import Margins, margins_of
 from mpnet.sweep.choose.picks import Judge, Judgement, losses_of, pick
-from mpnet.sweep.choose.recommend import Evidence, complete_findings, images_to_add, savings, with_recommendation
+from mpnet.sweep.choose.recommend import Evidence, images_to_add, savings, with_recommendation
 from mpnet.sweep.choose.safe import check_safety, describe_safety
 from mpnet.sweep.choose.stability import stability
 from mpnet.sweep.layer_ranks import LayerNoise, LayerRank
@@ -27,8 +25,6 @@ from mpnet.sweep.problem.space import Assignment, Space
 from mpnet.sweep.result import ConfigurationRow, FailedLayer, FrontRow, Gap, Holdout, NearestRow, Pick, SweepResult
 from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.store import Trial, TrialStore
-from mpnet.sweep.store.owners import format_owner
-from mpnet.sweep.store.records import choose_record, read_records
 
 
 def front_of(problem: Problem, trials: Mapping[Assignment, Trial]) -> list[Assignment]:
@@ -274,49 +270,3 @@ def _count_ruled_out(candidates: Candidates) -> int:
         for options, context in enumerate(candidates.contexts)
         for key in candidates.store.all_ruled_out(context, problem.front_name)
     )
-
-
-def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
-    """Return what `mpnet sweep --status` prints; reads only, also while the sweep runs.
-
-    number: of a sweep of the store, None: the last one. state: finished, stopped (by its budget), running, or interrupted.
-    trials: of this sweep; total: how many it asks for, None when that is not known; trial_count: all that the store has for its
-    options, whichever strategy tried them; ruled_out: what cannot be on this sweep's front; failed: see `failures`.
-    findings: of its last end, or None. sweeps: all of the store.
-    Raises: StoreError for a file that is no store, or a number that there is none of.
-    """
-    with TrialStore.read(path) as store:
-        records = read_records(store)
-        record = choose_record(store, number, records=records)
-        status = store.document("status") if record is None or record.is_last else {}
-        sweep: Mapping[str, Any] = record.sweep if record else {}
-        findings = complete_findings(record.findings) if record and record.findings else None
-        trial_count = record.trials(store) if record else 0
-        if not status and findings:
-            status = {"state": findings.get("state"), "total": findings.get("trials")}
-        final = findings if status.get("state") in ("finished", "stopped") else None
-        state = status.get("state", "interrupted")
-        claims = store.claims()
-        if state == "running" and store.is_alive(status.get("owner", "")) is False:
-            state = "interrupted"
-        if claims and (record is None or record.is_last):
-            state = "running"
-            final = None
-        work = store.work()
-        return {
-            "store": str(path),
-            "state": state,
-            "name": sweep.get("name"),
-            "strategy": sweep.get("strategy"),
-            "trials": final.get("trials", trial_count) if final else trial_count,
-            "known": trial_count,
-            "sweep": record.number if record else None,
-            "ruled_out": store.count_ruled_out(record.contexts, sweep.get("front_name") or "") if record else 0,
-            "failed": [as_json(row) for row in failures(store, record.contexts)] if record else [],
-            "sweeps": [summarized.summary(store) for summarized in records],
-            "total": status.get("total"),
-            "seconds": work.seconds,
-            "workers": sorted({format_owner(owner) for owner in claims.values()}),
-            "claims": list(claims),
-            "findings": findings,
-        }

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Mapping
 
 from mpnet.config.experiment import Experiment
 from mpnet.engine.assign import assign_key
 from mpnet.evaluation.noninferiority import POOLED
+from mpnet.model.keys import json_key
 from mpnet.model.plan_key import split_key
 from mpnet.model.plan_words import PlanWords
 from mpnet.progress import Progress, silent
@@ -26,13 +27,59 @@ FACTORS = (1, 2, 4)
 """Images that half-widths are given for: those that will test, and so many times as many."""
 
 
-def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, Any]:
-    """Return the document of `mpnet sweep --forecast --json`.
+@dataclass(frozen=True)
+class ForecastLoss:
+    """The loss of a configuration on a forecast's images, and how well a sweep will know it.
 
-    images: that it was made from; testing: those that will test the sweep's choice, of which `labelled` have labels.
-    configurations: for each its loss on these images by measure, `half_widths`: half of what lies between the ends of its
-    one-sided 95 % intervals with FACTORS times the testing images, `images_to_tell`: how many would tell whether the margin is
-    kept (None: more than anybody has, or too few labels). failed: configurations with values that are not finite, and why.
+    half_widths:    half of what lies between the ends of its one-sided 95 % intervals, with FACTORS times the testing images.
+    images_to_tell: how many would tell whether the margin is kept, None: more than anybody has, or too few labels.
+    """
+
+    loss: float
+    half_widths: tuple[float, ...]
+    images_to_tell: int | None
+
+
+@dataclass(frozen=True)
+class ForecastRow:
+    """A configuration that a forecast ran. words: its precision string in words. losses: by measure."""
+
+    precision: str
+    words: str
+    losses: Mapping[str, ForecastLoss]
+
+
+@dataclass(frozen=True)
+class FailedForecast:
+    """A configuration with values that are not finite, and why."""
+
+    precision: str
+    words: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What a sweep will be able to tell.
+
+    images: that the forecast was made from. testing: those that will test the sweep's choice, of which `labelled` have labels.
+    is_held_out: whether these choose nothing. margin: percent points by measure.
+    """
+
+    name: str
+    images: int
+    testing: int
+    labelled: int
+    is_held_out: bool = field(metadata=json_key("held_out"))
+    margin: Mapping[str, float]
+    factors: tuple[int, ...]
+    configurations: tuple[ForecastRow, ...]
+    failed: tuple[FailedForecast, ...]
+
+
+def forecast(experiment: Experiment, progress: Progress = silent) -> Forecast:
+    """Return how wide a sweep's intervals will be.
+
     Raises: ConfigError, EngineError where the baseline has such values, and as `open_workbench`.
     """
     experiment, network = with_network(experiment)
@@ -59,35 +106,35 @@ def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, A
     configurations, failed = [], []
     for key, outcome in zip(keys, outcomes, strict=True):
         if isinstance(outcome, str):
-            failed.append({"precision": key, "words": words(key), "reason": outcome})
+            failed.append(FailedForecast(key, words(key), outcome))
             continue
         losses = {name: (known, name.removesuffix(POOLED)) for name, known in loss(outcome.predictions).losses.items()}
         configurations.append(
-            {
-                "precision": key,
-                "words": words(key),
-                "losses": {
-                    name: {
-                        "loss": known.loss,
-                        "half_widths": [known.with_images(factor * counts[base]).half_width() for factor in FACTORS],
-                        "images_to_tell": known.images_to_tell(margins.points[base]),
-                    }
+            ForecastRow(
+                key,
+                words(key),
+                {
+                    name: ForecastLoss(
+                        known.loss,
+                        tuple(known.with_images(factor * counts[base]).half_width() for factor in FACTORS),
+                        known.images_to_tell(margins.points[base]),
+                    )
                     for name, (known, base) in losses.items()
                     if base in margins.points and counts[base]
                 },
-            }
+            )
         )
-    return {
-        "name": experiment.name,
-        "images": len(sample.dataset.images),
-        "testing": len(testing.images),
-        "labelled": testing.labelled_count,
-        "held_out": len(setup.report) > 0,
-        "margin": dict(margins.points),
-        "factors": list(FACTORS),
-        "configurations": configurations,
-        "failed": failed,
-    }
+    return Forecast(
+        name=experiment.name,
+        images=len(sample.dataset.images),
+        testing=len(testing.images),
+        labelled=testing.labelled_count,
+        is_held_out=len(setup.report) > 0,
+        margin=dict(margins.points),
+        factors=FACTORS,
+        configurations=tuple(configurations),
+        failed=tuple(failed),
+    )
 
 
 def _sample_keys(space: Space) -> list[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from mpnet.engine.assign import assign_key
 from mpnet.errors import EngineError
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.noninferiority import Loss, Losses
+from mpnet.formats.documents.typed import as_json
 from mpnet.messages import limits_text
 from mpnet.model.task import Task
 from mpnet.progress import Advance
@@ -32,8 +33,9 @@ from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.result import ConfigurationRow, MeasureLoss, SetLosses, SweepResult
 from mpnet.sweep.setup import OpenSweep, SweepSetup
 from mpnet.sweep.store import Trial
+from mpnet.sweep.store.notes import JudgementNote, SetLossNote
 from mpnet.trial.inference import run_each
-from mpnet.trial.kit import Compared
+from mpnet.trial.kit import Compared, Predictions
 from mpnet.trial.workbench import Workbench
 
 PICK_RULES = {
@@ -61,25 +63,25 @@ class SetLoss:
     quality: Interval | None
     losses: Losses
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the loss as plain values, which stores keep."""
+    @property
+    def note(self) -> SetLossNote:
+        """Return the loss as numbers, which stores keep."""
         interval = self.quality
-        return {
-            "images": self.images,
-            "labelled": self.labelled,
-            "quality": None if interval is None else [interval.difference, interval.low, interval.high],
-            "losses": {name: loss.as_json() for name, loss in self.losses.items()},
-        }
+        return SetLossNote(
+            self.images,
+            self.labelled,
+            None if interval is None else (interval.difference, interval.low, interval.high),
+            {name: tuple(loss.as_json()) for name, loss in self.losses.items()},
+        )
 
     @staticmethod
-    def from_json(document: Mapping[str, Any]) -> SetLoss:
-        """Return the loss that `as_json` wrote."""
-        interval, losses = document["quality"], document["losses"]
+    def of_note(note: SetLossNote) -> SetLoss:
+        """Return the loss that a store has kept."""
         return SetLoss(
-            int(document["images"]),
-            int(document["labelled"]),
-            None if interval is None else Interval(*interval),
-            {name: Loss.from_json(values) for name, values in losses.items()},
+            note.images,
+            note.labelled,
+            None if note.quality is None else Interval(*note.quality),
+            {name: Loss.from_json(values) for name, values in note.losses.items()},
         )
 
 
@@ -144,12 +146,12 @@ def pick(problem: Problem, trials: Mapping[Assignment, Trial], safe: Assignment 
 
 def predict(
     bench_of: Callable[[int], Workbench], configurations: Sequence[Assignment], advance: Advance
-) -> tuple[dict[Assignment, Any], dict[Assignment, str]]:
+) -> tuple[dict[Assignment, Predictions], dict[Assignment, str]]:
     """Run configurations on all images: what they predict, and why some have values that are not finite.
 
     bench_of: the workbench of an option set, by its number. Raises: as running a network does.
     """
-    predictions: dict[Assignment, Any] = {}
+    predictions: dict[Assignment, Predictions] = {}
     reasons: dict[Assignment, str] = {}
     for options in sorted({c.options for c in configurations}):
         bench, group = bench_of(options), list(dict.fromkeys(c for c in configurations if c.options == options))
@@ -172,7 +174,7 @@ class PairedEvaluator:
         self._setup, self._store, self._contexts = sweep.setup, sweep.store, sweep.contexts
         self._baseline = sweep.problem.baseline
         self._progress = sweep.progress
-        self._stored: dict[str, dict[str, Any]] = self._store.document(_NOTE)
+        self._stored = self._store.read_notes(_NOTE, JudgementNote)
         self._sets: list[_Images] = []
 
     def __call__(self, configurations: Sequence[Assignment]) -> dict[Assignment, Judgement]:
@@ -182,22 +184,22 @@ class PairedEvaluator:
             group = unjudged[start : start + AT_ONCE]
             for configuration, predictions in zip(group, self._predict(group), strict=True):
                 drawn, image_sets = self._drawn(predictions), [image_set for image_set in self._sets if image_set.name]
-                self._stored[self._name(configuration)] = {
-                    "sets": {image_set.name: image_set.loss(predictions).as_json() for image_set in image_sets},
-                    "drawn": [round(float(value), 3) for value in drawn if np.isfinite(value)],
-                }
-            self._store.set_note(_NOTE, json.dumps(self._stored))
+                self._stored[self._name(configuration)] = JudgementNote(
+                    {image_set.name: image_set.loss(predictions).note for image_set in image_sets},
+                    tuple(round(float(value), 3) for value in drawn if np.isfinite(value)),
+                )
+            self._store.set_note(_NOTE, json.dumps({name: as_json(note) for name, note in self._stored.items()}))
         judgements = {}
         for configuration in configurations:
-            document = self._stored[self._name(configuration)]
-            by_set = {name: SetLoss.from_json(document) for name, document in document["sets"].items()}
-            judgements[configuration] = Judgement(by_set, document["drawn"])
+            stored = self._stored[self._name(configuration)]
+            by_set = {name: SetLoss.of_note(note) for name, note in stored.sets.items()}
+            judgements[configuration] = Judgement(by_set, stored.drawn)
         return judgements
 
     def _name(self, configuration: Assignment) -> str:
         return f"{self._contexts[configuration.options]}:{self._baseline}:{configuration.key}"
 
-    def _predict(self, configurations: Sequence[Assignment]) -> list[Any]:
+    def _predict(self, configurations: Sequence[Assignment]) -> list[Predictions]:
         requested = list(configurations)
         if not self._sets:
             requested.insert(0, Assignment(self._baseline))
@@ -209,7 +211,7 @@ class PairedEvaluator:
             self._sets = self._images(predictions[requested.pop(0)])
         return [predictions[c] for c in configurations]
 
-    def _images(self, baseline: Any) -> list[_Images]:
+    def _images(self, baseline: Predictions) -> list[_Images]:
         setup = self._setup
         if not len(setup.report):
             return [_Images("all", setup, setup.select, baseline)]
@@ -220,7 +222,7 @@ class PairedEvaluator:
             _Images("", setup, all_positions, baseline),  # of which only the draws are kept
         ]
 
-    def _drawn(self, predictions: Any) -> NDArray[np.float64]:
+    def _drawn(self, predictions: Predictions) -> NDArray[np.float64]:
         if len(self._setup.bench.dataset.images) < 2:
             return np.empty(0)  # one image drawn again is the same image
         return self._sets[-1].compared(predictions).drawn[:DRAWS_KEPT]
@@ -229,22 +231,22 @@ class PairedEvaluator:
 class _Images:
     """One set of images, and what the baseline finds in them."""
 
-    def __init__(self, name: str, setup: SweepSetup, positions: NDArray[np.intp], baseline: Any) -> None:
+    def __init__(self, name: str, setup: SweepSetup, positions: NDArray[np.intp], baseline: Predictions) -> None:
         self.name = name
         self._positions = positions
         bench = setup.bench
         dataset = bench.dataset.subset(positions.tolist())
         self._labelled = dataset.labelled_count
         self._loss = bench.kit.loss(dataset, baseline.of_images(positions))
-        self._last: tuple[Any, Compared] | None = None
+        self._last: tuple[Predictions, Compared] | None = None
 
-    def compared(self, predictions: Any) -> Compared:
+    def compared(self, predictions: Predictions) -> Compared:
         """Compare a run with the baseline; the last comparison is kept."""
         if self._last is None or self._last[0] is not predictions:
             self._last = predictions, self._loss(predictions.of_images(self._positions))
         return self._last[1]
 
-    def loss(self, predictions: Any) -> SetLoss:
+    def loss(self, predictions: Predictions) -> SetLoss:
         compared = self.compared(predictions)
         return SetLoss(len(self._positions), self._labelled, compared.quality, compared.losses)
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence
 
 from mpnet.config.measures import DROP, cost_objective, measure, names_of
 from mpnet.evaluation.noninferiority import POOLED, Losses
 from mpnet.formats.documents.typed import as_json, build
+from mpnet.json_values import JsonObject
 from mpnet.messages import limits_text
 from mpnet.model.task import TASKS, Task
 from mpnet.sweep.choose.margins import margins_of
@@ -112,13 +113,13 @@ def labelled_configurations(result: SweepResult) -> list[tuple[str, Pick]]:
     return [(", ".join(labels[trial]), row) for trial, row in rows.items()]
 
 
-def read_findings(document: Mapping[str, Any]) -> SweepResult:
+def read_findings(document: JsonObject) -> SweepResult:
     """Return a stored result with its recommendation, which stores of older versions lack."""
     result = build(SweepResult, document)
     return result if RECOMMENDED in document else with_recommendation(result)
 
 
-def complete_findings(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def complete_findings(document: JsonObject) -> JsonObject:
     """Return a stored result as `read_findings`, as plain values."""
     if RECOMMENDED in document:
         return document

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any
 
 from mpnet.engine.assign import assign_key
 from mpnet.engine.bind import LayerFailure
 from mpnet.engine.session import Session
-from mpnet.formats.documents.typed import as_json, build
+from mpnet.formats.documents.typed import as_json
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import INT8
 from mpnet.speed.latency import Latency, latency_of, stale
@@ -45,9 +44,9 @@ def time_picks(sweep: OpenSweep, result: SweepResult) -> dict[str, Latency]:
         configurations[EVERYWHERE_INT8] = sweep.store.trial_digest(sweep.contexts[int8.options], int8.key), int8
     bench = sweep.setup.bench
     isa, threads = bench.kernels.name, bench.threads
-    latencies: dict[str, dict[str, Any]] = sweep.store.document(_NOTE) or {}
+    latencies = sweep.store.read_notes(_NOTE, Latency)
     if latencies.keys() != {trial for trial, _ in configurations.values()} or any(
-        stale(build(Latency, latency), isa, threads) for latency in latencies.values()
+        stale(latency, isa, threads) for latency in latencies.values()
     ):
         image = bench.inputs.take([0]).x  # on which none of them fails, as on a random image it may
         passes = {}
@@ -63,11 +62,9 @@ def time_picks(sweep: OpenSweep, result: SweepResult) -> dict[str, Latency]:
                     continue
             passes[trial] = forward
         times = passes_in_turn(list(passes.values()), threads)
-        latencies = {
-            trial: as_json(latency_of(pass_times, isa, threads)) for trial, pass_times in zip(passes, times, strict=True)
-        }
-        sweep.store.set_note(_NOTE, json.dumps(latencies))
-    return {name: build(Latency, latencies[trial]) for name, (trial, _) in configurations.items()}
+        latencies = {trial: latency_of(pass_times, isa, threads) for trial, pass_times in zip(passes, times, strict=True)}
+        sweep.store.set_note(_NOTE, json.dumps({trial: as_json(latency) for trial, latency in latencies.items()}))
+    return {name: latencies[trial] for name, (trial, _) in configurations.items()}
 
 
 def _int8_everywhere(sweep: OpenSweep, result: SweepResult) -> Assignment | None:

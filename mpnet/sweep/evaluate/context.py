@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Mapping
+from typing import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from mpnet.data.dataset import Dataset
 from mpnet.errors import StoreError
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import Precision
-from mpnet.trial.kit import Decoder
+from mpnet.trial.kit import Decoder, Predictions
 from mpnet.trial.setup import CalibratedOptions
 
 Array = str | NDArray[np.float32]
@@ -39,7 +39,7 @@ class Baseline:
     """
 
     key: str
-    predictions: Any
+    predictions: Predictions
     outputs: tuple[Array, ...]
     decoded_bytes: int
 
@@ -64,7 +64,7 @@ class SweepContext:
     network: NetworkSpec
     options: tuple[CalibratedOptions, ...]
     unweighted: Mapping[int, Precision]
-    decoder: Decoder[Any]
+    decoder: Decoder[Predictions]
     dataset: Dataset
     images: Array
     geometry: NDArray[np.float32]

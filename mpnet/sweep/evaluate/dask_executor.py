@@ -15,7 +15,8 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from mpnet import __version__
 from mpnet.config.identity import ARITHMETIC_VERSION
@@ -24,6 +25,9 @@ from mpnet.kernels.core import PACK_VERSION
 from mpnet.kernels.isa import active_level
 from mpnet.sweep.evaluate.executor import MAX_DEATHS, Recipe, Worker
 from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
+
+if TYPE_CHECKING:
+    from distributed import Future
 
 CONNECT_SECONDS = 20.0
 CLOSE_SECONDS = 5.0
@@ -91,10 +95,10 @@ class DaskExecutor:
             import distributed
         except ImportError:
             raise ConfigError("--scheduler: Dask is not installed; pip install 'mpnet[dask]'") from None
-        self._distributed: Any = distributed
+        self._distributed: ModuleType = distributed
         _silence(distributed)
         try:
-            self._client: Any = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+            self._client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise ConfigError(
                 f"--scheduler {address}: no Dask scheduler answers ({error}); start one with `dask scheduler`"
@@ -106,7 +110,7 @@ class DaskExecutor:
             raise ConfigError(f"--scheduler {address}: has no workers; start some: `dask worker {address}`") from None
         self.slots = max(1, sum(self._client.nthreads().values()))
         # By Dask's future: the chunk, and which sending of the recipe it was to be computed with.
-        self._running: dict[Any, tuple[WorkChunk, Any]] = {}
+        self._running: dict[Future, tuple[WorkChunk, Future]] = {}
         self._lost_times: dict[WorkChunk, int] = {}
         self._address, self._workers_seen = address, time.monotonic()
         self._workers: set[str] = set()
@@ -120,7 +124,7 @@ class DaskExecutor:
             self.close()
             raise
 
-    def _send(self) -> Any:
+    def _send(self) -> Future:
         """Send the recipe to all workers: it holds images and weights, so it is sent once, not with every task."""
         try:
             return self._client.scatter(self._recipe, broadcast=True, hash=False)
@@ -176,7 +180,7 @@ class DaskExecutor:
             results.append(result)
         return results
 
-    def _submit_again(self, chunk: WorkChunk, sent_recipe: Any) -> None:
+    def _submit_again(self, chunk: WorkChunk, sent_recipe: Future) -> None:
         """Submit a chunk again that was lost with its worker, once there are workers again."""
         self._lost_times[chunk] = self._lost_times.get(chunk, 0) + 1
         if self._lost_times[chunk] == MAX_DEATHS:
@@ -250,7 +254,7 @@ def _deadly_chunk_error(chunk: WorkChunk) -> EngineError:
     )
 
 
-def _silence(distributed: Any) -> None:
+def _silence(distributed: ModuleType) -> None:
     """Keep Dask's client from logging tracebacks of what is raised here in one line."""
     for name in logging.root.manager.loggerDict:
         if name.partition(".")[0] in (distributed.__name__, "tornado"):

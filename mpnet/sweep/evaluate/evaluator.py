@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections import Counter
 from functools import cached_property
-from typing import Any, Collection, Sequence
+from typing import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from mpnet.sweep.evaluate.shared_passes import SharedPasses
 from mpnet.sweep.evaluate.stem_cache import StemCache
 from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.store import FailedTrial, Trial
+from mpnet.trial.kit import Predictions
 from mpnet.trial.task import kit_of, task_of
 
 FEW_SURVIVORS = 1 / 64
@@ -166,7 +167,7 @@ class Evaluator:
             return np.arange(len(self.context.select)), runs.macs
         return self._race.images_by_loss(names, runs.predictions(sample, 0)), runs.macs
 
-    def predictions(self, options: int, key: str) -> Any:
+    def predictions(self, options: int, key: str) -> Predictions:
         """Return what one configuration finds: the bits that its trial was measured on. Raises: as `baseline`."""
         runs = IncrementalRuns(self.passes, options)
         runs.run_all(key)

@@ -16,10 +16,14 @@ import traceback
 from collections import deque
 from dataclasses import dataclass, field
 from os.path import commonprefix
-from typing import Any, Callable, Protocol
+from typing import TYPE_CHECKING, Callable, Protocol
 
 from mpnet.errors import ConfigError, EngineError, MpnetError
 from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -84,8 +88,8 @@ class InlineExecutor:
 
 @dataclass
 class _Process:
-    process: Any
-    pipe: Any
+    process: SpawnProcess
+    pipe: Connection[WorkChunk, ChunkResult | Exception]
     chunk: WorkChunk | None = None
     last_key: str = ""  # of the chunk that it had before
 
@@ -153,6 +157,7 @@ class ProcessExecutor:
         busy = {worker.pipe: number for number, worker in enumerate(self._workers) if worker.chunk is not None}
         results = []
         for pipe in multiprocessing.connection.wait(list(busy), timeout):
+            assert isinstance(pipe, multiprocessing.connection.Connection)  # as all are that it waits for
             number = busy[pipe]
             worker = self._workers[number]
             try:
@@ -213,7 +218,7 @@ def keep_heap() -> None:
         mallopt(parameter, _LARGEST)
 
 
-def _serve(pipe: Any, recipe: Recipe) -> None:
+def _serve(pipe: Connection[ChunkResult | Exception, WorkChunk], recipe: Recipe) -> None:
     """Run a worker: make it, then answer chunks until the pipe closes. Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from mpnet.evaluation.signal import squared_sum
 from mpnet.sweep.evaluate.context import SweepContext
 from mpnet.sweep.evaluate.graph import SharedGraph
 from mpnet.sweep.evaluate.likely_heads import LikelyHeads
+from mpnet.trial.kit import Decoded
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,7 @@ class Outputs:
     cached_macs: multiply-accumulates that were not executed, since the tensors were kept.
     """
 
-    decoded: list[dict[str, Any]]
+    decoded: list[dict[str, Decoded]]
     noise: list[dict[str, NDArray[np.float64]]]
     failures: list[dict[str, LayerFailure]]
     cached_macs: int = 0
@@ -49,7 +50,7 @@ class HeadResults:
     ) -> None:
         self._context, self._graph, self._likely = context, graph, likely
         self._keep, self._baseline = keep, baseline
-        self._decoded: list[dict[str, list[Any]]] = [{} for _ in graph.heads]
+        self._decoded: list[dict[str, list[Decoded]]] = [{} for _ in graph.heads]
         self._noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
 
     def receiver(self, start: int, positions: NDArray[np.intp]) -> Callable[[int, str, Tensor], None]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Sequence
+from typing import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from mpnet.sweep.evaluate.scoring import Noise, Scorer
 from mpnet.sweep.evaluate.shared_passes import SharedPasses
 from mpnet.sweep.evaluate.stem_cache import StemCache
 from mpnet.sweep.store import FailedTrial
+from mpnet.trial.kit import Decoded, Predictions
 
 
 class IncrementalRuns:
@@ -30,7 +31,7 @@ class IncrementalRuns:
         self._images: list[NDArray[np.intp]] = []
         self._outputs: list[Outputs] = []
         # What was joined of all runs, which many configurations share.
-        self._joined: dict[tuple[int, str], Any] = {}
+        self._joined: dict[tuple[int, str], Decoded] = {}
         self.macs = self.cached_macs = 0
         self.failures: dict[str, FailedTrial] = {}
 
@@ -63,7 +64,7 @@ class IncrementalRuns:
         if self.failures:
             raise EngineError(f"{context.network.source}: {self.failures[key].reason}")
 
-    def predictions(self, keys: Sequence[str], first_run: int) -> Any:
+    def predictions(self, keys: Sequence[str], first_run: int) -> Predictions:
         """Return what some keys of the last run find in the images of all runs from `first_run` on, one key after the other."""
         decoder = self._decoder.of_images(np.concatenate(self._images[first_run:]))
         names = zip(*(self._graph.head_names(key) for key in keys), strict=True)
@@ -108,7 +109,7 @@ class IncrementalRuns:
     def _names(self, key: str) -> Iterator[tuple[int, str]]:
         return enumerate(self._graph.head_names(key))
 
-    def _decoded(self, output: int, name: str, order: NDArray[np.intp] | None) -> Any:
+    def _decoded(self, output: int, name: str, order: NDArray[np.intp] | None) -> Decoded:
         if (output, name) not in self._joined:
             pieces = [outputs.decoded[output][name] for outputs in self._outputs]
             self._joined[output, name] = self._decoder.join(pieces, order)

@@ -29,7 +29,7 @@ from mpnet.kernels.scales import ImageScales
 from mpnet.model.network import ConvolutionSpec, NetworkSpec
 from mpnet.model.precision import FP32, Precision
 from mpnet.trial.detection import DetectionDecoder
-from mpnet.trial.kit import Decoder
+from mpnet.trial.kit import Decoded, Decoder, Predictions
 
 BLOCK = 12
 """Cells of an image that are computed together, as an image of their own: one shape serves any number of cells."""
@@ -59,7 +59,7 @@ class _Widths:
 class LikelyHeads:
     """A runner and decoder of heads where that is possible cell by cell, all other layers and heads as ever."""
 
-    def __init__(self, network: NetworkSpec, decoder: Decoder[Any]) -> None:
+    def __init__(self, network: NetworkSpec, decoder: Decoder[Predictions]) -> None:
         self._network, self._decoder = network, decoder
         self._heads: dict[int, YoloHead] = {}
         self._confidence = 0.0
@@ -70,7 +70,7 @@ class LikelyHeads:
         # Kept, since memory of this size is asked of the system anew each time.
         self._gathered = np.empty(0, np.uint8)
 
-    def decode(self, output: int, tensor: Tensor, geometry: NDArray[np.float32]) -> Any:
+    def decode(self, output: int, tensor: Tensor, geometry: NDArray[np.float32]) -> Decoded:
         """Decode a head's tensor, as `Decoder.decode`."""
         if isinstance(tensor, HeadCells) and isinstance(self._decoder, DetectionDecoder):
             return self._decoder.decode(output, tensor.floats(), geometry, tensor.cells)

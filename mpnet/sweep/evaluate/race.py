@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mpnet.config.measures import Measure, objective
 from mpnet.data.dataset import Dataset
 from mpnet.sweep.problem.front import Rivals, dominated, non_dominated, to_minimise
-from mpnet.trial.kit import Kit, UpperBounds
+from mpnet.trial.kit import Kit, Predictions, UpperBounds
 
 ROUND_ENDS = (0.02, 0.03, 0.04, 0.05, 0.07, 0.09, 0.12, 0.15, 0.18, 0.22, 0.26, 0.3, 0.35, 0.4, 0.46, 0.53, 0.62, 0.72, 0.84)
 """Shares of the images after which the rounds end: a round costs little beside its images, and the first ones decide most."""
@@ -67,7 +67,7 @@ class PartialRuns(Protocol):
     def run(self, keys: Sequence[str], images: NDArray[np.intp]) -> None:
         """Run these configurations on the images at these positions."""
 
-    def predictions(self, keys: Sequence[str], first_run: int) -> Any:
+    def predictions(self, keys: Sequence[str], first_run: int) -> Predictions:
         """Return what some keys of the last call of `run` find in the images of all calls from number `first_run` on.
 
         Result: of one key after the other.
@@ -83,7 +83,12 @@ class Race:
     """
 
     def __init__(
-        self, dataset: Dataset, kit: Kit[Any], baseline: Any, select: NDArray[np.intp], order: NDArray[np.intp] | None = None
+        self,
+        dataset: Dataset,
+        kit: Kit[Any],
+        baseline: Predictions | None,
+        select: NDArray[np.intp],
+        order: NDArray[np.intp] | None = None,
     ) -> None:
         self._kit, self._select, self._order = kit, select, order
         self._dataset = dataset.subset(select.tolist())
@@ -129,7 +134,7 @@ class Race:
         rows = np.flatnonzero(field.remaining)
         return Survivors(field.keys_at(rows), rivals.names, field.points[rows], ends[-1][1] if ends else 0), ruled_out
 
-    def images_by_loss(self, names: tuple[str, ...], sample: Any) -> NDArray[np.intp]:
+    def images_by_loss(self, names: tuple[str, ...], sample: Predictions) -> NDArray[np.intp]:
         """Return an order of the images that count (positions in `select`), those first on which a sample loses most.
 
         names: of the objectives. sample: what some configurations find in the images that count, one after the other.
@@ -212,7 +217,7 @@ class _Field:
         self._objectives = [objective(name) for name in rivals.names]
         self._bounded = np.array([o.higher for o in self._objectives])
         self.points = points_without_images(keys, rivals.names, costs)
-        self._evidence: list[list[Any]] = [[] for _ in keys]
+        self._evidence: list[list[object]] = [[] for _ in keys]
         self.remaining = np.ones(len(keys), dtype=np.bool_)
         self.first_unchecked, self.next_check = np.zeros(len(keys), dtype=np.intp), np.zeros(len(keys), dtype=np.intp)
 
@@ -220,7 +225,7 @@ class _Field:
         """Return the keys of some rows."""
         return tuple(self._keys[row] for row in rows)
 
-    def add_evidence(self, rows: NDArray[np.intp], evidence: Sequence[Any], bounds: UpperBounds[Any]) -> None:
+    def add_evidence(self, rows: NDArray[np.intp], evidence: Sequence[object], bounds: UpperBounds[Any]) -> None:
         """Limit some rows by what was found in the images of their check, one piece of evidence each, and before."""
         for row, piece in zip(rows, evidence, strict=True):
             self._evidence[row].append(piece)

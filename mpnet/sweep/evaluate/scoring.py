@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mpnet.config.measures import HELD_OUT, MAX_SQNR_DB
 from mpnet.data.dataset import Dataset
 from mpnet.quantization.measure import decibels
-from mpnet.trial.kit import Kit, Meter
+from mpnet.trial.kit import Kit, Meter, Predictions
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class Scorer:
         dataset: Dataset,
         kit: Kit[Any],
         *,
-        baseline: Any = None,
+        baseline: Predictions | None = None,
         select: NDArray[np.intp] | None = None,
         report: NDArray[np.intp] | None = None,
         requested_measures: Collection[str] = (),
@@ -83,13 +83,13 @@ class Scorer:
         if report is not None and len(report):
             self._shares.append(self._share(HELD_OUT, dataset, report, baseline))
 
-    def _share(self, prefix: str, dataset: Dataset, positions: NDArray[np.intp], baseline: Any) -> _Share:
+    def _share(self, prefix: str, dataset: Dataset, positions: NDArray[np.intp], baseline: Predictions | None) -> _Share:
         data = dataset if len(positions) == len(dataset.images) else dataset.subset(positions.tolist())
         if baseline is not None and data is not dataset:
             baseline = baseline.of_images(positions)
         return _Share(prefix, positions, self._kit.meter(data, baseline))
 
-    def measure(self, predictions: Any, noise: Sequence[Noise] = ()) -> dict[str, float]:
+    def measure(self, predictions: Predictions, noise: Sequence[Noise] = ()) -> dict[str, float]:
         """Return the columns of a store: metrics in percent, head_sqnr_db in dB; those of held-out images with a prefix."""
         values: dict[str, float] = {}
         for share in self._shares:

@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO, Any, Sequence
+from typing import IO, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ class Scratch:
             file = tempfile.NamedTemporaryFile(prefix="mpnet-sweep-", suffix=".npy", delete=False)  # noqa: SIM115
             self._files.append(file)
             self._names.append(file.name)
-            header: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": tuple(shape)}
+            header: dict[str, object] = {"descr": "<f4", "fortran_order": False, "shape": tuple(shape)}
             np.lib.format.write_array_header_1_0(file, header)
             file.flush()
             start = file.tell()

@@ -32,7 +32,7 @@ class ScreenedTrials:
     def _values_of(self, options: int) -> dict[str, dict[str, float]]:
         """Return what is known under an option set, read from the store at first."""
         if options not in self._values:
-            stored = self._store.document(self._notes[options])
+            stored = self._store.read_figures(self._notes[options])
             self._values[options] = {key: values for key, values in stored.items() if self._needed <= values.keys()}
         return self._values[options]
 

@@ -5,58 +5,30 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, Mapping
+from typing import Mapping
 
-from mpnet.config.identity import TrialIdentity
 from mpnet.config.measures import measure
-from mpnet.engine.cost import LayerCost
 from mpnet.errors import FormatError
 from mpnet.formats.documents.json_text import parse_json
 from mpnet.formats.documents.schema import Fields, Kind, Many, Maybe, Named, Within, mismatch
 from mpnet.formats.documents.typed import kind_of
+from mpnet.json_values import JsonObject
 from mpnet.messages import shown
 from mpnet.speed.latency import Latency
 from mpnet.sweep.result import SweepResult, VerifiedRows
-from mpnet.trial.run_result import DECIBELS, KEY, CalibrationImages
+from mpnet.sweep.store.notes import ContextDocument, JudgementNote, StatusNote, SweepNote
+from mpnet.trial.run_result import DECIBELS, KEY
 
 _AMOUNT = Within(0, 1e300)
 _VALUES = Named(float)
-_TESTED_SET = Fields({"images": int, "labelled": int, "quality": Maybe(Many(float, 3)), "losses": Named(Many(float, 8))})
 _TIMES = Named(kind_of(Latency))
-_RUN_IDENTITY = kind_of(TrialIdentity)
-# Contexts are shared by plans.
-_IDENTITY = Fields({name: kind for name, kind in _RUN_IDENTITY.required.items() if name != "plan"}, _RUN_IDENTITY.optional)
 
 DOCUMENTS: Mapping[str, Kind] = {
     "order": Fields({}, {"images": Many(int)}),
     "ruled_out_after": Named(Named(int)),
     "subject": Fields(dict.fromkeys(("network", "weights", "data", "protocol"), str)),
-    "sweep": Fields(
-        {},
-        {
-            "name": str,
-            "strategy": str,
-            "command": str,
-            "created": str,
-            "versions": Named(Maybe(str)),
-            "digests": Named(Maybe(str)),
-            "layers": Many(kind_of(LayerCost)),
-            "notes": Many(str),
-            "objectives": Many(str),
-            "holdout": Within(0, 1),
-            "contexts": Many(int),
-            "suffix": str,
-            "baseline": Maybe(KEY),
-            "selecting": int,
-            "images": int,
-            "protocol": dict,
-            "constraints": Maybe(dict),
-            "sources": Maybe(Named(str)),
-            "calibration": Maybe(kind_of(CalibrationImages)),
-            "latency": Maybe(dict),
-        },
-    ),
-    "status": Fields({}, {"state": str, "owner": str, "strategy": str, "total": Maybe(int), "time": float}),
+    "sweep": kind_of(SweepNote),
+    "status": kind_of(StatusNote),
     "findings": Maybe(kind_of(SweepResult)),
     "times": _TIMES,
     "verified": Maybe(kind_of(VerifiedRows)),
@@ -64,13 +36,13 @@ DOCUMENTS: Mapping[str, Kind] = {
     "conditions": Named(_VALUES),
     "conditions_failed": Named(str),
     "screened": Named(Named(float)),
-    **dict.fromkeys(("tested", "shown"), Named(Fields({"sets": Named(_TESTED_SET), "drawn": Many(float)}))),
-    "context": Fields({}, {"identity": _IDENTITY, "options": str, "measures": dict}),
+    **dict.fromkeys(("tested", "shown"), Named(kind_of(JudgementNote))),
+    "context": kind_of(ContextDocument),
 }
 """By the name of the note, before a slash; `context` is one of the table of contexts."""
 
 
-def read_document(name: str, text: Any) -> Any:
+def read_document(name: str, text: str | None) -> JsonObject | None:
     """Read the document in a text; what is not there is {}, and None for findings. Raises: ValueError saying what is wrong."""
     kind = DOCUMENTS[name.partition("/")[0]]
     if text is None:
@@ -85,10 +57,11 @@ def read_document(name: str, text: Any) -> Any:
     problem = mismatch(document, kind, name)
     if problem is not None:
         raise ValueError(problem)
+    assert document is None or isinstance(document, dict)
     return document
 
 
-def check_trial(key: Any, values: Mapping[str, Any]) -> None:
+def check_trial(key: str, values: Mapping[str, float]) -> None:
     """Check a trial. Raises: ValueError for a key or a value, by its column, that no trial has."""
     problem = mismatch(key, KEY, "key")
     for name, value in values.items():
@@ -115,7 +88,7 @@ def _range(name: str) -> tuple[float, float, Within]:
     return kind.low, kind.high, kind
 
 
-def check_claim(name: Any, owner: Any, heartbeat: Any) -> None:
+def check_claim(name: object, owner: object, heartbeat: object) -> None:
     """Check a claim. Raises: ValueError for what no claim holds. heartbeat: a time.time()."""
     place = f"claim {shown(name)}"
     problem = mismatch(name, str, "the name of a claim") or mismatch(owner, str, f"{place}: owner")
@@ -124,14 +97,14 @@ def check_claim(name: Any, owner: Any, heartbeat: Any) -> None:
         raise ValueError(problem)
 
 
-def check_work(macs: Any, seconds: Any) -> None:
+def check_work(macs: object, seconds: object) -> None:
     """Check counted work. Raises: ValueError for work that nobody can have done."""
     problem = mismatch(macs, _AMOUNT, "work: macs") or mismatch(seconds, _AMOUNT, "work: seconds")
     if problem is not None:
         raise ValueError(problem)
 
 
-def check_text(name: str, value: Any) -> None:
+def check_text(name: str, value: object) -> None:
     """Check a note. Raises: ValueError for a note that is no text."""
     problem = mismatch(value, str, name)
     if problem is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from dataclasses import dataclass
-from typing import Any, Iterable, Iterator, Sequence
+from typing import Iterable, Iterator, Sequence
 
 from mpnet.formats.documents.schema import mismatch
 from mpnet.messages import shown
@@ -55,7 +55,7 @@ def read_failed(db: sqlite3.Connection, context: int, keys: Sequence[str] | None
             yield parse_failed_trial(*row)
 
 
-def parse_failed_trial(context: Any, key: Any, layer: Any, reason: Any, checksum: Any) -> FailedTrial:
+def parse_failed_trial(context: int, key: str, layer: int, reason: str, checksum: int) -> FailedTrial:
     """Return a failed configuration from the columns of its row. Raises: ValueError for what nobody wrote."""
     problem = mismatch(key, KEY, "key of a failed configuration") or mismatch(layer, int, f"failed {shown(key)}: layer")
     problem = problem or mismatch(reason, str, f"failed {shown(key)}: reason")

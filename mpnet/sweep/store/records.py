@@ -9,16 +9,39 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Mapping, Sequence
 
 from mpnet.errors import StoreError
 from mpnet.formats.documents.typed import build
+from mpnet.json_values import JsonObject
+from mpnet.model.keys import json_key
 from mpnet.sweep.result import SweepResult
+from mpnet.sweep.store.notes import ContextDocument, SweepNote
 from mpnet.sweep.store.trial_store import TrialStore
 
 SWEEP, FINDINGS = "sweep", "findings"
 _NAME = re.compile(rf"{SWEEP}/[0-9]{{1,9}}(,[0-9]{{1,9}})*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSummary:
+    """A sweep as lists show it. number: in its store. state: of its last end. options: texts of its option sets.
+
+    trials: how many are finished. holdout: share of the images that only report. is_last: whether it worked in the store last.
+    """
+
+    number: int = field(metadata=json_key("sweep"))
+    name: str | None
+    state: str
+    contexts: tuple[int, ...]
+    strategy: str | None
+    trials: int
+    options: tuple[str, ...]
+    holdout: float | None
+    objectives: tuple[str, ...] | None
+    created: str | None
+    is_last: bool = field(metadata=json_key("last"))
 
 
 @dataclass(frozen=True)
@@ -32,8 +55,8 @@ class Record:
 
     number: int
     contexts: tuple[int, ...]
-    sweep: Mapping[str, Any]
-    findings: Mapping[str, Any] | None
+    sweep: SweepNote
+    findings: JsonObject | None
     is_last: bool
 
     @property
@@ -45,26 +68,26 @@ class Record:
         """Count the finished trials."""
         return sum(store.count(context) for context in self.contexts)
 
-    def summary(self, store: TrialStore) -> dict[str, Any]:
-        """Return the sweep as lists show it: number, name, state of its last end, strategy, trials, options and so on."""
+    def summarize(self, store: TrialStore) -> SweepSummary:
+        """Return the sweep as lists show it."""
         documents = store.contexts()
-        options = [str(documents[context].get("options", "")) for context in self.contexts if context in documents]
-        return {
-            "sweep": self.number,
-            "name": self.sweep.get("name"),
-            "state": (self.findings or {}).get("state", "interrupted"),
-            "contexts": list(self.contexts),
-            "strategy": self.sweep.get("strategy"),
-            "trials": self.trials(store),
-            "options": [text for text in options if text],
-            "holdout": self.sweep.get("holdout"),
-            "objectives": self.sweep.get("objectives"),
-            "created": self.sweep.get("created"),
-            "last": self.is_last,
-        }
+        options = [build(ContextDocument, documents[context]).options for context in self.contexts if context in documents]
+        return SweepSummary(
+            number=self.number,
+            name=self.sweep.name,
+            state=str((self.findings or {}).get("state", "interrupted")),
+            contexts=self.contexts,
+            strategy=self.sweep.strategy,
+            trials=self.trials(store),
+            options=tuple(text for text in options if text),
+            holdout=self.sweep.holdout,
+            objectives=self.sweep.objectives,
+            created=self.sweep.created,
+            is_last=self.is_last,
+        )
 
 
-def write_record(store: TrialStore, contexts: Sequence[int], name: str, document: Mapping[str, Any]) -> None:
+def write_record(store: TrialStore, contexts: Sequence[int], name: str, document: JsonObject) -> None:
     """Note the sweep or its findings, as the last one's and as that of its contexts."""
     text = json.dumps(document)
     store.set_note(name, text)
@@ -73,20 +96,20 @@ def write_record(store: TrialStore, contexts: Sequence[int], name: str, document
 
 def read_records(store: TrialStore) -> list[Record]:
     """Return all sweeps of a store, in the order of their contexts."""
-    last_sweep = store.document(SWEEP)
+    last_sweep = store.read_note(SWEEP, SweepNote) or SweepNote()
     documents = store.contexts()
-    sets = {tuple(int(number) for number in last_sweep.get("contexts") or ())} - {()}
+    sets = {last_sweep.contexts} - {()}
     sets |= {tuple(map(int, name.rpartition("/")[2].split(","))) for name in store.notes(SWEEP + "/") if _NAME.fullmatch(name)}
     covered = {number for contexts in sets for number in contexts}
     # Stores from before records, and sweeps that were stopped before they noted anything.
     sets |= {(number,) for number in documents if number not in covered}
     records = []
     for number, contexts in enumerate(sorted(sets), start=1):
-        is_last = list(contexts) == [int(n) for n in last_sweep.get("contexts") or ()]
-        own_sweep = store.document(_note_name(SWEEP, contexts))
+        is_last = contexts == last_sweep.contexts
+        own_sweep = store.read_note(_note_name(SWEEP, contexts), SweepNote)
         findings = store.document(_note_name(FINDINGS, contexts)) or (store.document(FINDINGS) if is_last else None)
         sweep = own_sweep or (last_sweep if is_last else _guess_sweep(last_sweep, contexts, documents))
-        records.append(Record(number, contexts, sweep, findings, is_last))
+        records.append(Record(number, contexts, sweep, findings or None, is_last))
     return records
 
 
@@ -114,18 +137,18 @@ def choose_record(
     return records[0] if records else None
 
 
-def _guess_sweep(last_sweep: Mapping[str, Any], contexts: Sequence[int], documents: Mapping[int, Any]) -> dict[str, Any]:
+def _guess_sweep(last_sweep: SweepNote, contexts: tuple[int, ...], documents: Mapping[int, JsonObject]) -> SweepNote:
     """Return what is the same for all sweeps of a store, with what the contexts themselves say."""
-    document = documents.get(contexts[0]) or {}
-    measures = document.get("measures") or {}
-    protocol = {**(last_sweep.get("protocol") or {}), **((document.get("identity") or {}).get("protocol") or {})}
-    return {
-        **last_sweep,
-        "contexts": list(contexts),
-        "strategy": None,
-        "holdout": measures.get("holdout") or 0.0,
-        "protocol": {**protocol, "quantization": (document.get("identity") or {}).get("options") or {}},
-    }
+    document = build(ContextDocument, documents.get(contexts[0]) or {})
+    identity = document.identity_of()
+    protocol, options = ({}, {}) if identity is None else (identity.protocol, identity.options)
+    return replace(
+        last_sweep,
+        contexts=contexts,
+        strategy=None,
+        holdout=document.measures.holdout or 0.0,
+        protocol={**(last_sweep.protocol or {}), **protocol, "quantization": options},
+    )
 
 
 def _note_name(name: str, contexts: Sequence[int]) -> str:

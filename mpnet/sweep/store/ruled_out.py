@@ -7,7 +7,7 @@ import re
 import sqlite3
 import zlib
 from dataclasses import dataclass
-from typing import Any, Iterable, Iterator
+from typing import Iterable, Iterator
 
 from mpnet.trial.run_result import KEY
 
@@ -43,7 +43,9 @@ def has_ruled_out(db: sqlite3.Connection) -> bool:
     return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'ruled_out'").fetchone() is not None
 
 
-def read_ruled_out(db: sqlite3.Connection, context: int, front: str, first_key: str = "", last_key: str = "~") -> Iterator[Any]:
+def read_ruled_out(
+    db: sqlite3.Connection, context: int, front: str, first_key: str = "", last_key: str = "~"
+) -> Iterator[bytes]:
     """Yield every row with some keys from `first_key` to `last_key`, unless said all, packed, by rising first key."""
     if has_ruled_out(db):
         for (packed,) in db.execute(
@@ -69,7 +71,7 @@ def merge_keys(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
         end = max(end, keys[-1])
 
 
-def unpack_keys(packed: Any) -> tuple[str, ...]:
+def unpack_keys(packed: bytes) -> tuple[str, ...]:
     """Unpack the keys of a row. Raises: ValueError when they are none."""
     try:
         text = zlib.decompressobj().decompress(packed, _MAX_KEY_BYTES).decode("ascii")

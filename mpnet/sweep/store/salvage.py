@@ -9,17 +9,21 @@ import os
 import re
 import sqlite3
 from contextlib import ExitStack, suppress
-from dataclasses import fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping
 
 from mpnet.config.identity import digest_of
 from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
+from mpnet.formats.documents.typed import build
 from mpnet.formats.files.atomic import atomic_path
+from mpnet.json_values import Json, JsonObject
 from mpnet.messages import named
+from mpnet.model.keys import json_key
 from mpnet.sweep.store.documents import DOCUMENTS, read_document
 from mpnet.sweep.store.failed import FailedTrial, has_failed, parse_failed_trial
+from mpnet.sweep.store.notes import ContextDocument
 from mpnet.sweep.store.reading import open_for_reading, require_file
 from mpnet.sweep.store.ruled_out import RuledOut, has_ruled_out, unpack_keys
 from mpnet.sweep.store.store_file import BUSY_SECONDS
@@ -29,11 +33,24 @@ from mpnet.sweep.store.trial_store import TrialStore
 _BATCH = 2_000
 
 
-def salvage(path: Path, out: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Salvaged:
+    """What was saved of a damaged store, as `mpnet sweep --salvage --json` prints it.
+
+    new_store: what the trials were written to. trials, contexts: how many of each. losses: what could not be read, a line each.
+    """
+
+    store: str
+    new_store: str = field(metadata=json_key("salvaged"))
+    trials: int
+    contexts: int
+    losses: tuple[str, ...] = field(metadata=json_key("lost"))
+
+
+def salvage(path: Path, out: Path) -> Salvaged:
     """Read the store `path` as far as that goes and write whole, sensible trials to a new store `out`.
 
     The new store appears when it is complete.
-    Result: the document of `mpnet sweep --salvage --json`: how many trials were written, what was lost.
     Raises: StoreError when `out` exists, or when not even the beginning can be read.
     """
     path = require_file(path)
@@ -72,7 +89,7 @@ def salvage(path: Path, out: Path) -> dict[str, Any]:
                     new_store.add(numbers[old_number], (), failed_trials=failed_trials)
             for name, document in _read_notes(db, losses, numbers).items():
                 new_store.set_note(name, json.dumps(document))
-    return {"store": str(path), "salvaged": str(out), "trials": trial_count, "contexts": len(contexts), "lost": losses}
+    return Salvaged(str(path), str(out), trial_count, len(contexts), tuple(losses))
 
 
 def _read_rows(db: sqlite3.Connection, table: str, order: str, losses: list[str]) -> Iterator[dict[str, Any]]:
@@ -90,11 +107,11 @@ def _read_rows(db: sqlite3.Connection, table: str, order: str, losses: list[str]
                 losses.append(f"part of the {table} ({error})")
 
 
-def _read_contexts(db: sqlite3.Connection, losses: list[str]) -> dict[int, Any]:
-    contexts = {}
+def _read_contexts(db: sqlite3.Connection, losses: list[str]) -> dict[int, JsonObject]:
+    contexts: dict[int, JsonObject] = {}
     for row in _read_rows(db, "contexts", "id", losses):
         try:
-            document = read_document("context", row["document"])
+            document = read_document("context", row["document"]) or {}
             # A digest that does not fit tells of a change that left valid JSON.
             if digest_of(document) != row["digest"]:
                 raise ValueError("another digest")
@@ -104,15 +121,14 @@ def _read_contexts(db: sqlite3.Connection, losses: list[str]) -> dict[int, Any]:
     return contexts
 
 
-def _read_subject(db: sqlite3.Connection, contexts: dict[int, Any]) -> Subject | None:
+def _read_subject(db: sqlite3.Connection, contexts: Mapping[int, JsonObject]) -> Subject | None:
     with suppress(sqlite3.Error, ValueError, KeyError, TypeError, AttributeError):
         text = db.execute("SELECT value FROM meta WHERE name = 'subject'").fetchone()[0]
-        document = read_document("subject", text)
-        return Subject(**{field.name: document[field.name] for field in fields(Subject)})
+        return build(Subject, read_document("subject", text) or {})
     for context in contexts.values():
-        identity = context.get("identity")
-        if identity:
-            return Subject(identity["cfg"], identity["weights"], identity["data"], digest_of(identity["protocol"]))
+        identity = build(ContextDocument, context).identity_of()
+        if identity is not None:
+            return Subject(identity.cfg, identity.weights, identity.data, digest_of(identity.protocol))
     return None
 
 
@@ -166,9 +182,9 @@ def _read_failed(db: sqlite3.Connection, losses: list[str]) -> dict[int, list[Fa
     return failed_trials
 
 
-def _read_notes(db: sqlite3.Connection, losses: list[str], numbers: dict[int, int]) -> dict[str, Any]:
+def _read_notes(db: sqlite3.Connection, losses: list[str], numbers: dict[int, int]) -> dict[str, JsonObject]:
     """Return the notes that are whole, about the new numbers of contexts; those about contexts that are lost are left out."""
-    notes: dict[str, Any] = {}
+    notes: dict[str, JsonObject] = {}
     for row in _read_rows(db, "meta", "name", losses):
         name = str(row.get("name"))
         if name.partition("/")[0] not in DOCUMENTS or name == "subject":
@@ -194,7 +210,7 @@ def _rename_note(name: str, numbers: dict[int, int]) -> str | None:
     return f"{kind}/{','.join(new_numbers)}{colon}{qualifier}" if new_numbers else None
 
 
-def _renumber(kind: str, document: Any, numbers: dict[int, int]) -> Any:
+def _renumber(kind: str, document: JsonObject, numbers: dict[int, int]) -> JsonObject:
     """Return a document about the new numbers of contexts."""
     if kind in (
         "losses",
@@ -203,17 +219,24 @@ def _renumber(kind: str, document: Any, numbers: dict[int, int]) -> Any:
         "conditions",
         "conditions_failed",
     ):  # by `context:key`, `context:baseline:key` and so on
-        pairs = ((*name.split(":", 1), losses) for name, losses in document.items() if ":" in name)
+        rows = ((*name.partition(":"), losses) for name, losses in document.items())
         return {
             f"{numbers[int(old_number)]}:{key}": losses
-            for old_number, key, losses in pairs
-            if old_number.isdigit() and int(old_number) in numbers
+            for old_number, colon, key, losses in rows
+            if colon and old_number.isdigit() and int(old_number) in numbers
         }
-    if "contexts" in document:
-        document["contexts"] = [numbers[old_number] for old_number in document["contexts"] if old_number in numbers]
-    for verified in (document, document.get("verified") or {}):
-        if "rows" in verified:
-            verified["rows"] = [
-                {**row, "context": numbers[row["context"]]} for row in verified["rows"] if row["context"] in numbers
-            ]
-    return document
+    renumbered = _renumber_rows(document, numbers)
+    contexts, verified = document.get("contexts"), document.get("verified")
+    if isinstance(contexts, list):
+        renumbered["contexts"] = [numbers[old_number] for old_number in contexts if old_number in numbers]
+    if isinstance(verified, dict):
+        renumbered["verified"] = _renumber_rows(verified, numbers)
+    return renumbered
+
+
+def _renumber_rows(document: JsonObject, numbers: dict[int, int]) -> dict[str, Json]:
+    """Return the rows of a verification about the new numbers of contexts."""
+    rows = document.get("rows")
+    if not isinstance(rows, list):
+        return dict(document)
+    return {**document, "rows": [{**row, "context": numbers[row["context"]]} for row in rows if row["context"] in numbers]}

@@ -9,13 +9,15 @@ import os
 import sqlite3
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
+from typing import TYPE_CHECKING, Callable, Iterator, ParamSpec, Sequence, TypeVar, cast
 
 from mpnet.config.identity import digest_of
 from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
+from mpnet.formats.documents.typed import build
+from mpnet.json_values import JsonObject
 from mpnet.sweep.store.claims import Claims
 from mpnet.sweep.store.documents import check_text, read_document
 from mpnet.sweep.store.owners import Owners
@@ -23,6 +25,11 @@ from mpnet.sweep.store.reading import open_for_reading, require_file
 from mpnet.sweep.store.schema import CHECKSUM, FORMAT, SCHEMA, VERSION, add_columns, columns_of, damage_error, translate_errors
 from mpnet.sweep.store.trial import Subject
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Given = ParamSpec("_Given")
+_Note = TypeVar("_Note", bound="DataclassInstance")
 _Parsed = TypeVar("_Parsed")
 _Store = TypeVar("_Store", bound="StoreFile")
 BUSY_SECONDS = 60.0
@@ -180,8 +187,7 @@ class StoreFile:
     @property
     def subject(self) -> Subject:
         """Return the digests that the store was made for."""
-        document = self.document("subject")
-        return Subject(**{field.name: document[field.name] for field in fields(Subject)})
+        return build(Subject, self.document("subject"))
 
     def note(self, name: str) -> str | None:
         """Return the text kept under a name, or None."""
@@ -198,14 +204,27 @@ class StoreFile:
             rows = self._db.execute("SELECT name FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)).fetchall()
         return tuple(str(row[0]) for row in rows)
 
-    def document(self, name: str) -> Any:
-        """Return the JSON document kept under a name, as `documents` describes it; {} or None when there is none."""
-        return self._parse(read_document, name, self.note(name))
+    def document(self, name: str) -> JsonObject:
+        """Return the JSON document kept under a name, as `documents` describes it; {} when there is none."""
+        return self._parse(read_document, name, self.note(name)) or {}
 
-    def _parse(self, parse: Callable[..., _Parsed], *values: Any) -> _Parsed:
+    def read_note(self, name: str, declared: type[_Note]) -> _Note | None:
+        """Return the document kept under a name as the dataclass that `documents` has for it; None when there is none."""
+        document = self.document(name)
+        return build(declared, document) if document else None
+
+    def read_notes(self, name: str, declared: type[_Note]) -> dict[str, _Note]:
+        """Return the values of the document kept under a name, each as the dataclass that `documents` has for it."""
+        return {key: build(declared, value) for key, value in self.document(name).items() if isinstance(value, dict)}
+
+    def read_figures(self, name: str) -> dict[str, dict[str, float]]:
+        """Return the document kept under a name, of which `documents` says that it holds figures by name, by key."""
+        return cast("dict[str, dict[str, float]]", self.document(name))
+
+    def _parse(self, parse: Callable[_Given, _Parsed], *values: _Given.args, **named_values: _Given.kwargs) -> _Parsed:
         """Return what `parse` makes of something that the store holds. Raises: StoreError when it is damaged."""
         try:
-            return parse(*values)
+            return parse(*values, **named_values)
         except ValueError as error:
             raise damage_error(self.path, str(error)) from None
 
@@ -223,7 +242,7 @@ class StoreFile:
 
     # ---- contexts: what may differ between trials besides their key
 
-    def context(self, document: Mapping[str, Any]) -> int:
+    def context(self, document: JsonObject) -> int:
         """Return the number of a context: quantisation options, arithmetic version, whatever else decides a result.
 
         Equal documents have equal numbers, in any process. Raises: StoreError for a new one where it cannot be written.
@@ -240,14 +259,18 @@ class StoreFile:
                 row = self._db.execute("SELECT id FROM contexts WHERE digest = ?", (digest,)).fetchone()
         return int(row[0])
 
-    def contexts(self) -> dict[int, dict[str, Any]]:
+    def contexts(self) -> dict[int, JsonObject]:
         """Return all contexts by number."""
         with translate_errors(self.path):
             rows = self._db.execute("SELECT id, document FROM contexts ORDER BY id").fetchall()
         for number, _ in rows:
             if not isinstance(number, int):
                 raise damage_error(self.path, f"the number of a context is {number!r}")
-        return {number: self._parse(read_document, "context", document) for number, document in rows}
+        contexts = {}
+        for number, text in rows:
+            document = self._parse(read_document, "context", text)
+            contexts[number] = document or {}
+        return contexts
 
     # ---- claims: who works on what (see `claims`)
 

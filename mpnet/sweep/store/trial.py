@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
-from typing import Any, Collection, Mapping
+from typing import Collection, Mapping
 
 from mpnet.sweep.store.documents import check_trial
 from mpnet.sweep.store.schema import CHECKSUM, checksum
@@ -46,7 +46,7 @@ class Work:
     seconds: float = 0.0
 
 
-def parse_trial(context: Any, key: Any, columns: Mapping[str, Any], measures: Collection[str]) -> Trial:
+def parse_trial(context: int, key: str, columns: Mapping[str, float | None], measures: Collection[str]) -> Trial:
     """Read a trial from what a store holds of it, by column; of its values only those of `measures` are read.
 
     Raises: ValueError for values that no trial has, or another checksum.

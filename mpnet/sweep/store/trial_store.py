@@ -13,11 +13,11 @@ import math
 from collections import Counter
 from typing import Any, Collection, Iterable, Iterator, Sequence
 
-from mpnet.config.identity import TrialIdentity
 from mpnet.errors import StoreError
 from mpnet.formats.documents.typed import build
 from mpnet.sweep.store.documents import check_work
 from mpnet.sweep.store.failed import FailedTrial, add_failed, read_failed
+from mpnet.sweep.store.notes import ContextDocument
 from mpnet.sweep.store.ruled_out import RuledOut, add_ruled_out, merge_keys, read_ruled_out, unpack_keys
 from mpnet.sweep.store.schema import CHECKSUM, checksum, translate_errors
 from mpnet.sweep.store.store_file import StoreFile
@@ -38,10 +38,10 @@ class TrialStore(StoreFile):
 
         Raises: StoreError for a context whose document has no `identity`.
         """
-        identity = self.contexts()[context].get("identity")
-        if not isinstance(identity, dict):
+        identity = build(ContextDocument, self.contexts()[context]).identity_of(key)
+        if identity is None:
             raise StoreError(f"{self.path}: context {context} names no identity; choose another --store")
-        digest = self._parse(lambda: build(TrialIdentity, {**identity, "plan": key}).digests()["trial"])
+        digest = self._parse(identity.digests)["trial"]
         assert digest is not None
         return digest
 
@@ -117,14 +117,14 @@ class TrialStore(StoreFile):
         """
         total: Counter[int] = Counter()
         for context in contexts:
-            counts = self.document(f"{_IMAGE_COUNTS}/{context}").get(front, {})
-            total.update(self._parse(lambda counts: {int(images): count for images, count in counts.items()}, counts))
+            counts = self.read_figures(f"{_IMAGE_COUNTS}/{context}").get(front, {})
+            total.update(self._parse(lambda counts: {int(images): int(count) for images, count in counts.items()}, counts))
         return dict(sorted(total.items()))
 
     def _add_image_counts(self, context: int, ruled_out: RuledOut) -> None:
         """Add to `ruled_out_after`, within a transaction."""
         name = f"{_IMAGE_COUNTS}/{context}"
-        document = self.document(name)
+        document = self.read_figures(name)
         counts = document.setdefault(ruled_out.front, {})
         for images, count in ruled_out.image_counts:
             counts[str(images)] = counts.get(str(images), 0) + count

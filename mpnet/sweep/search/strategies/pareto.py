@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from mpnet.errors import ConfigError
 from mpnet.sweep.problem.problem import Batch, Problem, Walk
 from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.search.strategies import Strategy
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
 
 DEFAULT_TRIALS = 200
 POPULATION = 32
@@ -60,7 +64,7 @@ def pareto(problem: Problem) -> Walk:
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
 
 
-def _optuna() -> Any:
+def _optuna() -> ModuleType:
     try:
         import optuna
     except ImportError:
@@ -69,10 +73,11 @@ def _optuna() -> Any:
             "pip install 'mpnet[search]', or use greedy or additive"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
+    module: ModuleType = optuna
+    return module
 
 
-def _sampler(optuna: Any, name: str, seed: int, variables: int) -> Any:
+def _sampler(optuna: ModuleType, name: str, seed: int, variables: int) -> BaseSampler:
     if name == "tpe":
         return optuna.samplers.TPESampler(seed=seed, n_startup_trials=POPULATION, constant_liar=True)
     return optuna.samplers.NSGAIISampler(population_size=POPULATION, seed=seed, mutation_prob=1 / variables)
