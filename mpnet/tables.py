@@ -85,7 +85,7 @@ class Table(Tabular):
         title = f"<caption>{escape(self.title)}</caption>" if self.title else ""
         return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
-    def drawn(self, axes: Any) -> Any:
+    def drawn(self, axes: matplotlib.axes.Axes | None) -> matplotlib.axes.Axes:
         """Draw the chart that `plot` returns, once matplotlib is there."""
         from matplotlib import pyplot
 
@@ -138,7 +138,7 @@ def layer_table(rows: Sequence[Mapping[str, Any]], title: str, layer_ms: Mapping
     return Table(columns, title, Chart("ms" if layer_ms else "weight_bytes", "name"))
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):

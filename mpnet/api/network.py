@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from html import escape
 from pathlib import Path
-from typing import Any, Mapping, Protocol, TypeAlias, overload
+from typing import Mapping, Protocol, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from mpnet.formats.documents.typed import as_json
 from mpnet.formats.files.cache import open_cache
 from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.weights import open_weights
+from mpnet.json_values import Json
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
 from mpnet.messages import shown
@@ -41,7 +42,7 @@ from mpnet.tables import Chart, Table, Tabular, layer_table
 class _PilImage(Protocol):
     """An image of PIL, as far as one is looked at."""
 
-    def convert(self, mode: str, /) -> Any:
+    def convert(self, mode: str, /) -> object:
         """Return the image in another mode, such as RGB."""
         ...
 
@@ -62,7 +63,7 @@ class Box:
     width: float
     height: float
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Json]:
         """Return the values as JSON documents hold them."""
         return {
             "name": self.name,
@@ -90,7 +91,7 @@ class Label:
     category: int
     score: float
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Json]:
         """Return the values as JSON documents hold them."""
         return {"name": self.name, "category": self.category, "score": self.score}
 

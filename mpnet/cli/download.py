@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -51,7 +50,7 @@ def command(model: str, folder: Path | None, urls: tuple[str, ...], timeout_s: f
 
     The cache is $MPNET_CACHE, else $XDG_CACHE_HOME/mpnet, else ~/.cache/mpnet.
     """
-    files: list[dict[str, Any]] = []
+    files: list[dict[str, str | int]] = []
     for remote in MODELS[model]:
         remote = replace(remote, urls=(*urls, *remote.urls))
         with progress(quiet)(remote.name, remote.size_bytes) as advance:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -15,6 +14,7 @@ from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import write_files
 from mpnet.importing import Choices, Imported, import_model
 from mpnet.importing.file_metadata import Pixels
+from mpnet.json_values import Json
 from mpnet.messages import count_text
 from mpnet.model.heads import DECODERS
 from mpnet.report.text.terminal import print_table
@@ -131,7 +131,7 @@ def command(
         note(line)
 
 
-def _document(imported: Imported, files: dict[Path, bytes]) -> dict[str, Any]:
+def _document(imported: Imported, files: dict[Path, bytes]) -> dict[str, Json]:
     return {
         "files": {str(path): len(content) for path, content in files.items()},
         "nodes": [{"node": node.node, "operator": node.operator, "became": node.became} for node in imported.nodes],

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json
@@ -16,51 +16,56 @@ from mpnet.messages import bytes_text
 @declare("mpnet info", "mpnet info --json", quiet=False)
 def command(as_json: bool) -> None:
     """Show this machine: CPU features, kernel tables and which is in use, compiler, versions."""
-    document: dict[str, Any] = {
-        "cpu_features": list(cpu_features()),
-        "isa_levels": [{"name": level.name, "usable": level.usable, "active": level.active} for level in isa_levels()],
-        "isa_active": active_level(),
-        "isa_usable": list(usable_levels()),
-        "cores": cpu_count(),
-        "versions": versions(),
-        "cache": str(cache_folder()),
-        "prepared": _prepared(),
-    }
+    levels, prepared, program_versions = isa_levels(), _prepared(), versions()
     if as_json:
-        print_json(document)
+        print_json(
+            {
+                "cpu_features": cpu_features(),
+                "isa_levels": [{"name": level.name, "usable": level.usable, "active": level.active} for level in levels],
+                "isa_active": active_level(),
+                "isa_usable": usable_levels(),
+                "cores": cpu_count(),
+                "versions": program_versions,
+                "cache": str(cache_folder()),
+                "prepared": asdict(prepared),
+            }
+        )
         return
     out = console()
-    levels = ", ".join(
-        level["name"] + (" (in use)" if level["active"] else "" if level["usable"] else " (not on this CPU)")
-        for level in document["isa_levels"]
+    tables = ", ".join(
+        level.name + (" (in use)" if level.active else "" if level.usable else " (not on this CPU)") for level in levels
     )
     rows = {
-        "CPU": f"{document['versions']['cpu']}, {document['cores']} cores usable",
-        "CPU features": " ".join(document["cpu_features"]) or "none that kernels use",
-        "kernel tables": levels,
-        **{name: str(document["versions"][name] or "not installed") for name in document["versions"] if name != "cpu"},
-        "cache": document["cache"],
-        "prepared weights": _prepared_text(document["prepared"]),
+        "CPU": f"{program_versions['cpu']}, {cpu_count()} cores usable",
+        "CPU features": " ".join(cpu_features()) or "none that kernels use",
+        "kernel tables": tables,
+        **{name: version or "not installed" for name, version in program_versions.items() if name != "cpu"},
+        "cache": str(cache_folder()),
+        "prepared weights": _prepared_text(prepared),
     }
     width = max(map(len, rows))
     for name, value in rows.items():
         out.print(f"{name:<{width}}  {value}")
 
 
-def _prepared() -> dict[str, Any]:
-    """Return prepared weights in the cache: where, how many, how large, how large they may grow (0: none are kept)."""
+@dataclass(frozen=True)
+class _PreparedWeights:
+    """Prepared weights in the cache. folder: None where none are kept. limit_bytes: that they may grow to, 0: none are kept."""
+
+    folder: str | None
+    entries: int
+    size_bytes: int
+    limit_bytes: int
+
+
+def _prepared() -> _PreparedWeights:
     cache = open_cache()
     used = cache.usage() if cache else Usage(0, 0)
-    return {
-        "folder": str(cache.folder) if cache else None,
-        "entries": used.entries,
-        "size_bytes": used.size_bytes,
-        "limit_bytes": cache_limit(),
-    }
+    return _PreparedWeights(str(cache.folder) if cache else None, used.entries, used.size_bytes, cache_limit())
 
 
-def _prepared_text(prepared: dict[str, Any]) -> str:
-    if prepared["folder"] is None:
+def _prepared_text(prepared: _PreparedWeights) -> str:
+    if prepared.folder is None:
         return f"none are kept ({LIMIT_VARIABLE}=0)"
-    size, limit = bytes_text(prepared["size_bytes"]), bytes_text(prepared["limit_bytes"])
-    return f"{prepared['folder']}: {size} of at most {limit} ({LIMIT_VARIABLE})"
+    size, limit = bytes_text(prepared.size_bytes), bytes_text(prepared.limit_bytes)
+    return f"{prepared.folder}: {size} of at most {limit} ({LIMIT_VARIABLE})"

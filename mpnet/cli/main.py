@@ -13,7 +13,7 @@ import errno
 import importlib
 import os
 import sys
-from typing import Any, Callable, NoReturn, Sequence
+from typing import IO, Callable, NoReturn, Sequence
 
 import click
 
@@ -227,7 +227,7 @@ def _open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _silence(stream: Any) -> None:
+def _silence(stream: IO[str]) -> None:
     """Redirect a closed pipe to nothing, so that the interpreter's own flush at exit stays quiet."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

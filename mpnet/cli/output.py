@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Callable, Iterator, TypeVar
 
 import click
@@ -60,12 +59,12 @@ def print_result(result: _Result, as_json: bool, show: Callable[[_Result, Consol
     """
     if not as_json:
         show(result, console())
-    elif is_dataclass(result) and not isinstance(result, type):
-        from mpnet.formats.documents import typed
+        return
+    from dataclasses import is_dataclass  # which help does without
 
-        print_json(typed.as_json(result))
-    else:
-        print_json(result)
+    from mpnet.formats.documents import typed
+
+    print_json(typed.as_json(result) if is_dataclass(result) and not isinstance(result, type) else result)
 
 
 def print_command(line: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -82,14 +81,13 @@ def command(
     spec = experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa)
     if no_baseline:
         spec = replace(spec, baseline=None)
-    arguments: dict[str, Any] = {"force": force, "command": command_line(), "progress": progress(quiet)}
     names = words(chosen) if chosen else spec.backends
     if engine is not None and chosen:
         raise ConfigError("--engine is one engine for all layers, --backends several by preference; give one of both")
     check_backends(names)
     other = engine or (None if names[0] == ENGINE else names)
     trackers = open_trackers(programs, spec.name)
-    report = run_experiment(spec, engine=other, **arguments)
+    report = run_experiment(spec, engine=other, force=force, command=command_line(), progress=progress(quiet))
     result = report.deployed or report.result
     if trackers:
         page = write_page(result.folder, result.folder.with_name(f"{result.folder.name}.html"), progress(quiet))

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -28,9 +28,10 @@ from mpnet.engine.options import resolve_options, with_some_ranges
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
-from mpnet.formats.documents.typed import as_json
+from mpnet.formats.documents import typed
 from mpnet.formats.files.atomic import write_text
 from mpnet.model.precision import PRECISIONS, Precision
+from mpnet.report.data.shown_network import Dialect, ShownLayer, ShownNetwork
 from mpnet.report.text.layers import describe_layer, print_layers
 from mpnet.report.text.terminal import print_table
 
@@ -80,33 +81,32 @@ def command(
     plan, backends = _plan(source, default, layers, overrides, dialect)
     for warning in plan.network.warnings:
         note(warning)
-    document = _document(plan)
+    shown = _show(plan)
     if graph:
-        _draw(plan, document, out, measure, source, overrides)
+        _draw(plan, out, measure, source, overrides)
         if not as_json:
-            console().print(f"{out}: {len(document['layers'])} layers")
+            console().print(f"{out}: {len(shown.layers)} layers")
             return
     elif out is not None or measure:
         raise ConfigError("-o and --measure belong to --graph, which draws the network")
     names = words(chosen) if chosen else backends
     if names != OWN_BACKENDS:
         parts = partition(plan.network, plan.precision, plan.options, names)
-        for row in document["layers"]:
-            row["backend"] = parts.backend_of(row["index"])
+        shown = replace(shown, layers=tuple(replace(row, backend=parts.backend_of(row.index)) for row in shown.layers))
         for line in parts.reasons.values():
             note(line)
     if names_of_source:
-        for row in document["layers"]:
-            row["source"] = list(plan.network.layers[row["index"]].source)
+        sources = [layer.source for layer in plan.network.layers]
+        shown = replace(shown, layers=tuple(replace(row, source=tuple(sources[row.index])) for row in shown.layers))
     if as_json:
-        print_json(document)
+        print_json(typed.as_json(shown))
     elif names_of_source:
-        rows = [(row["index"], row["name"], " ".join(row["source"])) for row in document["layers"]]
+        rows = [(row.index, row.name, " ".join(row.source or ())) for row in shown.layers]
         print_table(console(), ("#", "layer", "nodes of the imported file"), rows, left=(1, 2), fold=(2,))
     elif steps:
         console().print(plan.text())
     else:
-        print_layers(document, console())
+        print_layers(shown, console())
 
 
 def _plan(
@@ -129,9 +129,7 @@ def _plan(
     return build_plan(network, assign(network, default, {**declared, **selected_precisions(layers)}), options), backends
 
 
-def _draw(
-    plan: Plan, document: dict[str, Any], out: Path | None, measure: bool, source: str, overrides: tuple[str, ...]
-) -> None:
+def _draw(plan: Plan, out: Path | None, measure: bool, source: str, overrides: tuple[str, ...]) -> None:
     if out is None or out.suffix not in (".html", ".svg", ".json"):
         raise ConfigError(
             "--graph: name the file to draw with -o, such as -o net.html, net.svg or, for Model Explorer, net.json"
@@ -154,29 +152,24 @@ def _draw(
     if out.suffix == ".json":
         from mpnet.report.model_explorer import write_graph
 
-        write_graph(plan.network, document["layers"], out, times, errors)
+        write_graph(plan.network, layer_costs(plan), out, times, errors)
         return
     from mpnet.report.html.graph import draw_graph, graph_page  # brings what figures need
 
-    drawing = draw_graph(plan.network, document["layers"], times, errors)
-    write_text(out, graph_page(document["cfg"], drawing) if out.suffix == ".html" else drawing)
+    drawing = draw_graph(plan.network, layer_costs(plan), times, errors)
+    write_text(out, graph_page(str(plan.network.source), drawing) if out.suffix == ".html" else drawing)
 
 
-def _document(plan: Plan) -> dict[str, Any]:
-    network = plan.network
-    costs = layer_costs(plan)
-    rows = [as_json(row) | {"detail": describe_layer(network.layers[row.index])} for row in costs]
-    return {
-        "cfg": network.source,
-        "digest": network.digest,
-        "dialect": {"name": network.dialect, "why": network.dialect_why, "batch_norm": plan.options.batch_norm},
-        "input": list(network.in_shape),
-        "precision_key": plan.precision.key,
-        "layers": rows,
-        "totals": {
-            **plan_cost(plan),
-            "parameters": network.parameters,
-            "conversions": sum(len(row.conversions) for row in costs),
-        },
-        "warnings": list(network.warnings),
-    }
+def _show(plan: Plan) -> ShownNetwork:
+    network, costs = plan.network, layer_costs(plan)
+    values = [{field.name: getattr(row, field.name) for field in fields(row)} for row in costs]
+    return ShownNetwork(
+        cfg=network.source,
+        digest=network.digest,
+        dialect=Dialect(network.dialect, network.dialect_why, plan.options.batch_norm),
+        input=tuple(network.in_shape),
+        precision_key=plan.precision.key,
+        layers=tuple(ShownLayer(**row, detail=describe_layer(network.layers[row["index"]])) for row in values),
+        totals={**plan_cost(plan), "parameters": network.parameters, "conversions": sum(len(row.conversions) for row in costs)},
+        warnings=tuple(network.warnings),
+    )

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from dataclasses import asdict, dataclass
+from typing import Sequence
 
 import click
 
@@ -13,8 +14,21 @@ from mpnet.cli.output import console, print_json
 from mpnet.errors import ConfigError
 from mpnet.export import columns, targets
 from mpnet.export.table import support_table
+from mpnet.json_values import Json
 from mpnet.packages import version_of
 from mpnet.report.text.targets import print_operations, print_targets
+
+
+@dataclass(frozen=True)
+class _Engine:
+    """An engine of `mpnet run --engine`. mode: its settings. packages: that it needs, with the version that is installed."""
+
+    what: str
+    target: str
+    flavour: str
+    mode: dict[str, Json]
+    packages: dict[str, str | None]
+    extra: str
 
 
 @declare("mpnet targets", "mpnet targets tflite", "mpnet targets onnx/openvino ncnn", "mpnet targets --json", quiet=False)
@@ -27,15 +41,15 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
     """
     known = targets()
     rows, every = support_table(known), list(columns(known))
-    engines: dict[str, dict[str, Any]] = {
-        name: {
-            "what": row.what,
-            "target": row.target,
-            "flavour": row.flavour,
-            "mode": dict(row.mode),
-            "packages": {package.partition(">=")[0]: version_of(package.partition(">=")[0]) for package in row.packages},
-            "extra": row.extra,
-        }
+    engines = {
+        name: _Engine(
+            row.what,
+            row.target,
+            row.flavour,
+            dict(row.mode),
+            {package.partition(">=")[0]: version_of(package.partition(">=")[0]) for package in row.packages},
+            row.extra,
+        )
         for name, row in backends().items()
     }
     if as_json:
@@ -51,7 +65,7 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
                     for name, row in known.items()
                 },
                 "support": [row.__dict__ for row in rows],
-                "engines": engines,
+                "engines": {name: asdict(engine) for name, engine in engines.items()},
             }
         )
         return
@@ -61,10 +75,10 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
     out = console()
     print_targets(known, rows, out)
     for name, engine in engines.items():
-        there = ", ".join(f"{package} {version or 'not installed'}" for package, version in engine["packages"].items())
+        there = ", ".join(f"{package} {version or 'not installed'}" for package, version in engine.packages.items())
         out.print(
-            f"engine {name}: {engine['what']}; runs {engine['target']}"
-            f"{'/' + engine['flavour'] if engine['flavour'] else ''}; {there or 'nothing to install'}"
+            f"engine {name}: {engine.what}; runs {engine.target}"
+            f"{'/' + engine.flavour if engine.flavour else ''}; {there or 'nothing to install'}"
         )
     out.print("A target's name is what mpnet export --to takes; an engine's is for mpnet run --engine.")
     out.print("mpnet targets NAME shows which operations a target can express at which precision, and why not.")

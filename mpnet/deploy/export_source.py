@@ -16,7 +16,7 @@ from mpnet.backends.placement import LayerPlacement, as_plain, placements, warni
 from mpnet.errors import ConfigError, MpnetError
 from mpnet.export import Exported, Target, export, split_flavour, target, target_for
 from mpnet.formats.files.atomic import write_files
-from mpnet.json_values import JsonObject
+from mpnet.json_values import Json, JsonObject
 from mpnet.packages import require
 from mpnet.resolve.source import NO_FILES, Files, configuration_named
 from mpnet.tables import Table, Tabular, columns_of
@@ -82,7 +82,7 @@ class ExportReport(Tabular, Sequence[Path]):
         """Return everything that the user should know, one line each: choices, warnings, remarks on the engine."""
         return [line for line in (self.flavour_note, *self.warnings, self.engine_note) if line]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Json]:
         """Return the document that `mpnet export --json` prints."""
         return {
             "source": self.source,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass, fields
-from typing import Any, Iterator, Mapping
+from typing import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -224,7 +224,7 @@ def _batches(bench: Workbench, positions: list[int]) -> Iterator[NDArray[np.floa
     return (batch.x for batch in bench.inputs.batches(2, positions))
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return "" if value is None else f"{value:.9g}" if isinstance(value, float) else str(value)
 
 

@@ -205,5 +205,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, format: str, *values: Any) -> None:
+    def log_message(self, format: str, *values: object) -> None:
         """Log nothing: addresses hold the token."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
+from mpnet.engine.cost import LayerCost
 from mpnet.formats.files.atomic import write_text
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS
@@ -23,11 +24,7 @@ GRAPH = "network"
 
 
 def write_graph(
-    network: NetworkSpec,
-    rows: Sequence[Mapping[str, Any]],
-    path: Path,
-    layer_ms: Mapping[int, float],
-    layer_db: Mapping[int, float],
+    network: NetworkSpec, rows: Sequence[LayerCost], path: Path, layer_ms: Mapping[int, float], layer_db: Mapping[int, float]
 ) -> list[Path]:
     """Write the graph as `path`, and beside it node data: precisions, and time and error where they are known.
 
@@ -43,24 +40,24 @@ def write_graph(
     return list(files)
 
 
-def graph_json(network: NetworkSpec, rows: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+def graph_json(network: NetworkSpec, rows: Sequence[LayerCost]) -> dict[str, object]:
     """Return a graph with a node for each layer, by its index, with an edge from each layer that it reads."""
     nodes = []
     for row in rows:
         values = {
-            "layer": row["name"],
-            "precision": row["precision"],
-            "conversions": ", ".join(row["conversions"]),
-            "shape": shape_text(row["shape"]),
-            "MACs": f"{row['macs']:,}",
-            "weight bytes": f"{row['weight_bytes']:,}",
-            "selectors": ", ".join(row["selectors"]),
+            "layer": row.name,
+            "precision": row.precision,
+            "conversions": ", ".join(row.conversions),
+            "shape": shape_text(row.shape),
+            "MACs": f"{row.macs:,}",
+            "weight bytes": f"{row.weight_bytes:,}",
+            "selectors": ", ".join(row.selectors),
         }
-        sources = [source for source in network.layers[row["index"]].inputs if source >= 0]
+        sources = [source for source in network.layers[row.index].inputs if source >= 0]
         nodes.append(
             {
-                "id": str(row["index"]),
-                "label": row["type"],
+                "id": str(row.index),
+                "label": row.type,
                 "namespace": "",
                 "attrs": [{"key": key, "value": value} for key, value in values.items() if value],
                 "incomingEdges": [
@@ -72,10 +69,10 @@ def graph_json(network: NetworkSpec, rows: Sequence[Mapping[str, Any]]) -> dict[
     return {"label": Path(network.source).name, "graphs": [{"id": GRAPH, "nodes": nodes}]}
 
 
-def precision_json(rows: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+def precision_json(rows: Sequence[LayerCost]) -> dict[str, object]:
     """Return node data of precisions, in the colours of reports; values that are no numbers are shown as they are."""
-    colours = {row["precision"]: COLOURS[PRECISIONS[row["precision"]].base].on_white.background for row in rows}
-    results = {str(row["index"]): {"value": row["precision"], "bgColor": colours[row["precision"]]} for row in rows}
+    colours = {row.precision: COLOURS[PRECISIONS[row.precision].base].on_white.background for row in rows}
+    results = {str(row.index): {"value": row.precision, "bgColor": colours[row.precision]} for row in rows}
     return {GRAPH: {"results": results}}
 
 

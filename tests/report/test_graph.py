@@ -13,7 +13,6 @@ from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs
 from mpnet.engine.plan import build_plan
 from mpnet.formats.cfg.read import read_cfg
-from mpnet.formats.documents.typed import as_json
 from mpnet.report.html.graph import draw_graph
 from tests.cli.conftest import Mpnet, document_of, experiment, mpnet  # noqa: F401
 
@@ -22,11 +21,11 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def test_all_layers_and_connections_are_drawn(repository: Path) -> None:
     network = read_cfg(repository / "cfg/yolov3-tiny.cfg")
-    rows = [as_json(row) for row in layer_costs(build_plan(network, assign(network, "int8", {"heads": "fp16"})))]
+    rows = layer_costs(build_plan(network, assign(network, "int8", {"heads": "fp16"})))
     root = ElementTree.fromstring(draw_graph(network, rows, {0: 1.5}, {0: 40.0, 2: 20.0}))
     texts = [text.text or "" for text in root.iter(f"{SVG}text")]
     for row in rows:
-        assert any(text.startswith(f"{row['index']}  {row['name']}  ") for text in texts)
+        assert any(text.startswith(f"{row.index}  {row.name}  ") for text in texts)
     assert {"1.50 ms", "40.00 dB", "20.00 dB", "fp32 -> int8"} <= set(texts)
     connections = sum(source >= 0 for layer in network.layers for source in layer.inputs)
     assert len(list(root.iter(f"{SVG}path"))) == connections

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Sequence
+from typing import Iterable, Sequence
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def _name_rows(data: ReportData) -> dict[int, str]:
     return names
 
 
-def _intervals(data: ReportData, rows: Any, name: str) -> tuple[list[float] | None, list[float] | None]:
+def _intervals(data: ReportData, rows: Iterable[int], name: str) -> tuple[list[float] | None, list[float] | None]:
     """Return the bounds of each row: the baseline's value plus the paired interval; None when no row has one."""
     start = data.configurations.value(data.configurations.baseline, name)
     found_intervals = [data.intervals.get(int(row), {}).get(name) for row in rows]

@@ -8,11 +8,12 @@ milliseconds, signal-to-noise ratios in dB; "not measured" is NaN in an array an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import TYPE_CHECKING, Mapping
 
 from mpnet.config.measures import HELD_OUT, measure
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.operating_point import OperatingErrors
+from mpnet.json_values import JsonObject
 from mpnet.messages import counted
 from mpnet.model.task import Task, task_of_protocol
 from mpnet.report.data.differences import Change, ClassRow, Confusion, ImageTriple
@@ -173,10 +174,10 @@ class ReportData:
     worst: tuple[ImageTriple, ...] = ()
     confusion: Confusion | None = None
     operating_point: OperatingErrors | None = None
-    protocol: Mapping[str, Any] = field(default_factory=dict)
+    protocol: JsonObject = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
-    versions: Mapping[str, Any] = field(default_factory=dict)
-    latency: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    latency: JsonObject = field(default_factory=dict)
     cfg: CfgTemplate | None = None
     held_out: int = 0
     objectives: tuple[str, ...] = ()

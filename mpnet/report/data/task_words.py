@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping
+from typing import Callable, Mapping
 
+from mpnet.json_values import JsonObject
 from mpnet.messages import counted
 from mpnet.model.task import CLASSIFICATION, DETECTION, Task
+from mpnet.trial.run_result import count_images
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class TaskWords:
     nothing:  what the last class of a confusion matrix is, '' where it is a class like the others.
     """
 
-    protocol: Callable[[Mapping[str, Any]], str]
+    protocol: Callable[[JsonObject], str]
     change: Mapping[str, str]
     matched: str
     nothing: str = ""
@@ -34,23 +36,23 @@ def protocol_text(value: object) -> str:
     return str(value).replace(" per picture ", " per image ")
 
 
-def _images(protocol: Mapping[str, Any]) -> str:
+def _images(protocol: JsonObject) -> str:
     """Say how many images there are, and on how many of them only agreement is measured."""
-    unlabelled = protocol.get("unlabelled") or 0
+    unlabelled = count_images(protocol, "unlabelled")
     condition = f" under {protocol['condition']}" if protocol.get("condition") else ""
-    return f"{counted(protocol['images'])}{condition}" + (
+    return f"{counted(count_images(protocol))}{condition}" + (
         f" ({unlabelled} without labels: agreement alone)" if unlabelled else ""
     )
 
 
-def _detector(protocol: Mapping[str, Any]) -> str:
+def _detector(protocol: JsonObject) -> str:
     return (
         f"{_images(protocol)}, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
         f"{protocol['confidence']}, NMS {protocol['nms']} ({protocol['nms_kind']})"
     )
 
 
-def _classifier(protocol: Mapping[str, Any]) -> str:
+def _classifier(protocol: JsonObject) -> str:
     return f"{_images(protocol)} of {protocol['classes']} classes, {protocol['resize']}"
 
 

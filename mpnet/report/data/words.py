@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from typing import Sequence
 
-def shape_text(shape: list[int]) -> str:
+
+def shape_text(shape: Sequence[int]) -> str:
     """Return (height, width, channels) as Darknet writes it: width x height x channels."""
     height, width, channels = shape
     return f"{width}x{height}x{channels}"

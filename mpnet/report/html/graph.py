@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 from html import escape
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
+from mpnet.engine.cost import LayerCost
 from mpnet.messages import count_text
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS
@@ -29,7 +30,7 @@ _PAGE = """<!DOCTYPE html>
 
 def draw_graph(
     network: NetworkSpec,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[LayerCost],
     layer_ms: Mapping[int, float] | None = None,
     layer_db: Mapping[int, float] | None = None,
 ) -> str:
@@ -38,16 +39,16 @@ def draw_graph(
     rows: of the layers, as `engine.cost.layer_costs` has them. layer_ms: milliseconds by layer index. layer_db: signal to
     noise of a layer's result against fp32, in dB, by layer index; a darker shade is more time, or more error.
     """
-    texts = [f"{row['index']}  {row['name']}  {shape_text(row['shape'])}" for row in rows]
-    texts = [text + (f"  {count_text(row['macs'])} MACs" if row["macs"] else "") for text, row in zip(texts, rows, strict=True)]
+    texts = [f"{row.index}  {row.name}  {shape_text(row.shape)}" for row in rows]
+    texts = [text + (f"  {count_text(row.macs)} MACs" if row.macs else "") for text, row in zip(texts, rows, strict=True)]
     lanes, count = _lanes(network)
-    notes = [", ".join(row["conversions"]) for row in rows]
+    notes = [", ".join(row.conversions) for row in rows]
     left = 24 + LANE * count
     wide = round(LETTER * max(map(len, texts), default=10)) + 80
     note_wide = round(LETTER * max(map(len, notes), default=0)) + 16
     columns = [("time", layer_ms or {}, "ms", False), ("error", layer_db or {}, "dB", True)]
     columns = [column for column in columns if column[1]]
-    precisions = [name for name in COLOURS if any(PRECISIONS[row["precision"]].base == name for row in rows)]
+    precisions = [name for name in COLOURS if any(PRECISIONS[row.precision].base == name for row in rows)]
     top = 56
     width = left + wide + note_wide + CELL * len(columns) + 12
     canvas = Canvas(width, top + ROW * len(rows) + 8, PRINT, (left, top, 0, 0))
@@ -68,16 +69,16 @@ def draw_graph(
             x = left - LANE * (lane + 1)
             canvas.path([(left, y0 + 5), (x, y0 + 5), (x, y1 - 5), (left, y1 - 5)], "baseline")
     for number, (row, text, note) in enumerate(zip(rows, texts, notes, strict=True)):
-        y, base = middle[number] - BOX / 2, PRECISIONS[row["precision"]].base
-        words = f"{text}; {row['type']}, {row['precision']}; {', '.join(row['selectors'])}"
+        y, base = middle[number] - BOX / 2, PRECISIONS[row.precision].base
+        words = f"{text}; {row.type}, {row.precision}; {', '.join(row.selectors)}"
         canvas.rect(left, y, wide, BOX, f"{base}-light", words)
         canvas.rect(left, y, 5, BOX, base)
         canvas.text(left + 12, y + 17, text, "start")
-        canvas.text(left + wide - 6, y + 17, row["precision"], "end")
+        canvas.text(left + wide - 6, y + 17, row.precision, "end")
         if note:
             canvas.text(left + wide + 8, y + 17, note, "start", 10)
         for column, (_, values, unit, inverse) in enumerate(columns):
-            _cell(canvas, x_cells + CELL * column, y, row["index"], values, unit, inverse)
+            _cell(canvas, x_cells + CELL * column, y, row.index, values, unit, inverse)
     return canvas.document(title)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import Any, Mapping
+from typing import Mapping
 
 import numpy as np
 from markupsafe import Markup
@@ -237,8 +237,9 @@ def draw_histograms(data: ReportData, figures_by_name: Mapping[str, Figure]) -> 
 def latency_text(data: ReportData) -> str:
     """Say where the times of layers were taken, and whether they can be believed; '' without times."""
     isa, threads = data.latency.get("isa"), data.latency.get("threads")
+    used_threads = counted(threads if isinstance(threads, int) else 0, "thread")
     doubt = f" They are unreliable ({data.doubt}); a report on a quiet machine takes them again." if data.doubt else ""
-    return f"Times are medians on this machine: ISA {isa}, {counted(int(threads or 0), 'thread')}.{doubt}" if isa else ""
+    return f"Times are medians on this machine: ISA {isa}, {used_threads}.{doubt}" if isa else ""
 
 
 def class_verdict(data: ReportData) -> str:
@@ -263,7 +264,7 @@ def class_verdict(data: ReportData) -> str:
     return f"{images}{len(real)} of {count_text} change beyond noise ({names}){by_chance}.{others_text}"
 
 
-def flatten_pairs(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def flatten_pairs(document: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
     """Return the values of a nested document as texts, each after its keys joined by dots."""
     pairs: list[tuple[str, str]] = []
     for key, value in document.items():

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -13,6 +13,7 @@ from mpnet.messages import bytes_text, count_text
 from mpnet.model.network import ConvolutionSpec, LayerSpec, MaxpoolSpec, UpsampleSpec
 from mpnet.model.plan_key import short_key
 from mpnet.model.precision import PRECISIONS
+from mpnet.report.data.shown_network import ShownLayer, ShownNetwork
 from mpnet.report.data.words import clean, shape_text
 from mpnet.report.text.terminal import STYLES, print_table
 
@@ -28,43 +29,43 @@ def describe_layer(layer: LayerSpec) -> str:
 
 
 # (heading, right-aligned, cell of a row), and which of them are there as far as there is room.
-_COLUMNS: tuple[tuple[str, bool, Callable[[Mapping[str, Any]], Text | str]], ...] = (
-    ("#", True, lambda row: str(row["index"])),
-    ("layer", False, lambda row: row["type"].replace("convolutional", "conv")),
-    ("selectors", False, lambda row: " ".join(row["selectors"][1:])),
-    ("kernel", False, lambda row: row["detail"]),
-    ("in", True, lambda row: shape_text(row["in_shape"])),
-    ("out", True, lambda row: shape_text(row["shape"])),
-    ("precision", False, lambda row: Text(row["precision"], STYLES.get(PRECISIONS[row["precision"]].base, ""))),
-    ("conversions", False, lambda row: ", ".join(row["conversions"])),
-    ("runs in", False, lambda row: row.get("backend", "")),
-    ("MACs", True, lambda row: count_text(row["macs"]) if row["macs"] else ""),
-    ("parameters", True, lambda row: f"{row['parameters']:,}" if row["parameters"] else ""),
-    ("weights", True, lambda row: bytes_text(row["weight_bytes"]) if row["weight_bytes"] else ""),
-    ("activations", True, lambda row: bytes_text(row["activation_bytes"])),
+_COLUMNS: tuple[tuple[str, bool, Callable[[ShownLayer], Text | str]], ...] = (
+    ("#", True, lambda row: str(row.index)),
+    ("layer", False, lambda row: row.type.replace("convolutional", "conv")),
+    ("selectors", False, lambda row: " ".join(row.selectors[1:])),
+    ("kernel", False, lambda row: row.detail),
+    ("in", True, lambda row: shape_text(row.in_shape)),
+    ("out", True, lambda row: shape_text(row.shape)),
+    ("precision", False, lambda row: Text(row.precision, STYLES.get(PRECISIONS[row.precision].base, ""))),
+    ("conversions", False, lambda row: ", ".join(row.conversions)),
+    ("runs in", False, lambda row: row.backend or ""),
+    ("MACs", True, lambda row: count_text(row.macs) if row.macs else ""),
+    ("parameters", True, lambda row: f"{row.parameters:,}" if row.parameters else ""),
+    ("weights", True, lambda row: bytes_text(row.weight_bytes) if row.weight_bytes else ""),
+    ("activations", True, lambda row: bytes_text(row.activation_bytes)),
 )
 _OPTIONAL = ("conversions", "out", "weights", "kernel", "layer", "activations", "in", "parameters")
 
 
-def print_layers(document: Mapping[str, Any], console: Console) -> None:
-    """Print the document of `mpnet show` as a table with totals; columns for which there is no room are left out."""
-    backends = any("backend" in row for row in document["layers"])
+def print_layers(network: ShownNetwork, console: Console) -> None:
+    """Print a network as a table with totals; columns for which there is no room are left out."""
+    backends = any(row.backend is not None for row in network.layers)
     columns = [column for column in _COLUMNS if column[0] != "runs in" or backends]
     names = [name for name, _, _ in columns]
     print_table(
         console,
         names,
-        [[cell(row) for _, _, cell in columns] for row in document["layers"]],
+        [[cell(row) for _, _, cell in columns] for row in network.layers],
         left=[number for number, (_, is_right_aligned, _) in enumerate(columns) if not is_right_aligned],
         optional=[names.index(name) for name in _OPTIONAL],
         fold=[names.index("selectors"), names.index("conversions")],
     )
-    totals = document["totals"]
+    totals = network.totals
     share = 100 * totals["int8_macs"] / totals["macs"] if totals["macs"] else 0
-    dialect = document["dialect"]
-    console.print(f"dialect {dialect['name']} ({dialect['why']}), batch norm {dialect['batch_norm']}")
+    dialect = network.dialect
+    console.print(f"dialect {dialect.name} ({dialect.why}), batch norm {dialect.batch_norm}")
     console.print(
-        f"{len(document['layers'])} layers, precision {short_key(document['precision_key'])}; {totals['conversions']} "
+        f"{len(network.layers)} layers, precision {short_key(network.precision_key)}; {totals['conversions']} "
         "conversions\n"
         f"{count_text(totals['macs'])} MACs ({share:.1f} % in int8), {totals['parameters']:,} parameters, "
         f"{count_text(totals['bit_operations'])} bit operations\n"
