@@ -17,7 +17,7 @@ from mpnet.errors import ConfigError, StoreError
 from mpnet.evaluation.compare import Interval
 from mpnet.report.collect.report import collect
 from mpnet.report.collect.results import thinned
-from mpnet.report.data.figures import layer_noise, sensitivities, stabilities
+from mpnet.report.data.figures import NOISE_BARS, layer_noise, sensitivities, stabilities
 from mpnet.report.data.summary import sentences
 from mpnet.report.html.page import render
 from mpnet.resolve.configurations import front_knee
@@ -250,6 +250,14 @@ def test_the_page_ranks_layers_by_the_noise_that_was_screened(tmp_path: Path) ->
     assert [(s.name, list(s.x), list(s.y)) for s in figure.series] == [("to int8", ["conv-5", "conv-1"], [61.25, 38.75])]
     page = render(data)
     assert page.index('id="plot-layer-noise"') < page.index('id="table-layer-noise"') < page.index('id="plot-heat"')
+    many = replace(
+        data, layers_by_noise=tuple(replace(data.layers_by_noise[0], layers=(i,), names=(f"conv-{i}",)) for i in range(84))
+    )
+    crowded = layer_noise(many)
+    assert crowded is not None
+    assert len(crowded.series[0].x) == NOISE_BARS
+    assert len(crowded.columns["name"]) == 84
+    assert "24 of 84" in crowded.note
     # Single layers that were measured by chance have no figure beside that.
     few = make_store(tmp_path / "few.sqlite", count=5, findings={"best": entry("fqqqqqqqqqf"), "layers_by_noise": rows})
     assert sensitivities(collect([few], progress=quiet)) == []

@@ -14,6 +14,8 @@ from mpnet.report.data.figure import Figure, Series
 from mpnet.report.data.report_data import LayerError, ReportData
 from mpnet.report.data.sensitivity import by_layer
 
+NOISE_BARS = 24
+"""Most layers whose noise is drawn, so that their names can be read."""
 HEAT_ROWS = 24
 """Most configurations that a heat map shows: rows that can be told apart, with a label each."""
 
@@ -149,7 +151,7 @@ def sensitivities(data: ReportData) -> list[Figure]:
 
 
 def layer_noise(data: ReportData) -> Figure | None:
-    """Return the noise that lowering each layer brings to the heads, the layers with most of it first."""
+    """Return the noise that lowering each layer brings to the heads, for the layers with most of it; the columns have all."""
     rows = data.layers_by_noise
     if not rows:
         return None
@@ -157,8 +159,10 @@ def layer_noise(data: ReportData) -> Figure | None:
     series = []
     for precision in dict.fromkeys(row.precision for row in rows):
         percents = {row.layers: row.noise_percent for row in rows if row.precision == precision}
-        values = [percents.get(layers, np.nan) for layers in layer_names]
-        series.append(Series(f"to {precision}", list(layer_names.values()), values, PRECISIONS[precision].base))
+        shown = list(layer_names)[:NOISE_BARS]
+        values = [percents.get(layers, np.nan) for layers in shown]
+        names = [layer_names[layers] for layers in shown]
+        series.append(Series(f"to {precision}", names, values, PRECISIONS[precision].base))
     columns: dict[str, Sequence[object]] = {
         "layer": [" ".join(map(str, row.layers)) for row in rows],
         "name": [layer_names[row.layers] for row in rows],
@@ -175,7 +179,7 @@ def layer_noise(data: ReportData) -> Figure | None:
         "share in the sum (%)",
         tuple(series),
         columns=columns,
-        note="most noise first",
+        note="most noise first" + (f"; {NOISE_BARS} of {len(layer_names)}" if len(layer_names) > NOISE_BARS else ""),
     )
 
 
