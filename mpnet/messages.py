@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Iterable, Mapping, Sequence
 
@@ -18,6 +19,24 @@ def named(path: Path | str) -> str:
     """Show a path in a message: as it is, or quoted and escaped when it holds line breaks and the like."""
     text = str(path)
     return text if text.isprintable() else ascii(text)
+
+
+def separator_hint(path: Path | str) -> str:
+    """Return what to say of a missing file whose path has the separators of Windows, '' of any other path."""
+    text = str(path)
+    if os.sep == "\\" or "\\" not in text:
+        return ""
+    slashes = text.replace("\\", "/")
+    return f"; folders are separated by slashes here: {named(slashes)}"
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Return what to say of an unknown word: the known one that is spelt almost so, else all that are known."""
+    import difflib  # for mistakes only
+
+    known = list(words)
+    near = difflib.get_close_matches(word[:80], known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known) or 'none'}"
 
 
 def a(noun: str) -> str:

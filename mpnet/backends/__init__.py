@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
 from mpnet.export import Exported
+from mpnet.messages import nearest
 from mpnet.model.precision import USUAL_NAMES
 from mpnet.packages import declared, require
 
@@ -94,7 +95,7 @@ def backend(name: str) -> Backend:
     """Return the backend of a name. Raises: ConfigError listing the known ones."""
     known = backends()
     if name not in known:
-        raise ConfigError(f"engine {name!r} is unknown; known are {', '.join(known) or 'none'}")
+        raise ConfigError(f"engine {name!r} is unknown; {nearest(name, known)}")
     return known[name]
 
 

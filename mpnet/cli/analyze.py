@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mpnet.backends import READERS, backends
-from mpnet.cli.options import PATH, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
+from mpnet.cli.options import OUTPUT_FILE, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
 from mpnet.cli.output import print_result, progress
 from mpnet.diagnose.analyze import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment
 from mpnet.formats.documents import typed
@@ -45,7 +45,7 @@ from mpnet.report.text.analysis import print_analysis
     help="The program that will run the choice: only precisions that it runs are proposed.  [default: the key backends]",
 )
 @click.option("--rows", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Most rows of a table.")
-@click.option("--csv", "csv_path", type=PATH, help="Write all steps to this file.")
+@click.option("--csv", "csv_path", type=OUTPUT_FILE, help="Write all steps to this file.")
 def command(
     source: str,
     overrides: tuple[str, ...],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import FOLDER, declare, unlabelled_option
+from mpnet.cli.options import OUTPUT_FOLDER, declare, unlabelled_option
 from mpnet.cli.output import note, print_result, progress
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
@@ -26,7 +26,7 @@ from mpnet.report.text.comparison import print_comparison
     "--images",
     "--pictures",  # its name in 0.1.0
     "images",
-    type=FOLDER,
+    type=OUTPUT_FOLDER,
     metavar="DIR",
     help="Write an image of each lost or gained object: baseline left, other run right.",
 )

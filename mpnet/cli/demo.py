@@ -15,7 +15,7 @@ from typing import IO, Any, Iterator, Mapping
 import click
 
 from mpnet.cli.main import cli
-from mpnet.cli.options import FOLDER, declare
+from mpnet.cli.options import OUTPUT_FOLDER, declare
 from mpnet.cli.output import console, print_command, progress
 from mpnet.config.measures import measure
 from mpnet.demo.project import write_project
@@ -49,7 +49,7 @@ SAVED = ("bit_operations", "weight_bytes")
     "--out",
     default="runs/demo",
     show_default=True,
-    type=FOLDER,
+    type=OUTPUT_FOLDER,
     help="Folder for the scenes, the model, the experiment file and the results.",
 )
 def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:

@@ -15,7 +15,7 @@ import click
 from mpnet.api.experiment_network import network_of
 from mpnet.api.network import Network, load_network
 from mpnet.cli.image_files import Source, find_sources
-from mpnet.cli.options import PATH, declare, dialect_option, experiment_of, layer_option, selected_precisions
+from mpnet.cli.options import OUTPUT_FOLDER, PATH, declare, dialect_option, experiment_of, layer_option, selected_precisions
 from mpnet.cli.output import fail, note, print_json, progress
 from mpnet.cli.side_by_side import Predict, SideBySide, View
 from mpnet.config.protocol import NMS_KINDS, ORIENTATIONS, RESIZES
@@ -46,7 +46,7 @@ NMS = 0.45
 @click.option("--names", type=PATH, help="Class names, one a line.")
 @click.option("--camera", metavar="NUMBER", help="Look through a camera, until Ctrl-C; also a device or a stream's address.")
 @click.option("--frames", "most", type=click.IntRange(1, 10**9), help="Stop after so many frames of a camera or video.")
-@click.option("--out", type=PATH, help="Folder for copies with boxes, or the best class, drawn.")
+@click.option("--out", type=OUTPUT_FOLDER, help="Folder for copies with boxes, or the best class, drawn.")
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 @click.option("--beside", metavar="PRECISION", help="Put another precision beside it: a name such as fp32, or a key.")
 @click.option(
@@ -124,10 +124,6 @@ def command(
             isa=isa,
         )
     sources = _sources(images, camera, experiment)
-    if out is not None:
-        from mpnet.formats.files.atomic import check_writable
-
-        check_writable(out)
     for warning in network.spec.warnings:
         note(warning)
     if experiment is None and any(precision.is_narrow for precision in network.plan.precision.of_weights):

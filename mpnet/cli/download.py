@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from mpnet.cli.fetch import RemoteFile, fetch
-from mpnet.cli.options import PATH, declare
+from mpnet.cli.options import OUTPUT_FOLDER, Word, declare
 from mpnet.cli.output import console, print_json, progress
 from mpnet.formats.files.cache import cache_folder
 
@@ -34,8 +34,8 @@ MODELS: dict[str, tuple[RemoteFile, ...]] = {
 @declare(
     "mpnet download yolov3-tiny", "mpnet download yolov3-tiny --to weights/ --url https://mirror.example/yolov3-tiny.weights"
 )
-@click.argument("model", type=click.Choice(list(MODELS)))
-@click.option("--to", "folder", type=PATH, help="Folder to write to.  [default: the cache]")
+@click.argument("model", type=Word(list(MODELS)))
+@click.option("--to", "folder", type=OUTPUT_FOLDER, help="Folder to write to.  [default: the cache]")
 @click.option("--url", "urls", multiple=True, help="Source to try before the known ones; may be repeated.")
 @click.option(
     "--timeout",

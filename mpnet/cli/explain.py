@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import FOLDER, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
+from mpnet.cli.options import OUTPUT_FOLDER, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
 from mpnet.cli.output import print_result, progress
 from mpnet.diagnose.explain import PAIRS, WORST, explain_experiment
 from mpnet.formats.documents import typed
@@ -38,7 +38,7 @@ from mpnet.report.text.explanation import print_explanation
     help="Orders of raising layers to draw for an object: more make the intervals of shares narrower.",
 )
 @click.option(
-    "--images", type=FOLDER, metavar="DIR", help="Write an image of each object: baseline left, the configuration right."
+    "--images", type=OUTPUT_FOLDER, metavar="DIR", help="Write an image of each object: baseline left, the configuration right."
 )
 @set_option
 @unlabelled_option

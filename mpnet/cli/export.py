@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 import click
 
-from mpnet.cli.options import FILE, declare, set_option
+from mpnet.cli.options import FILE, OUTPUT_FILE, Word, declare, set_option
 from mpnet.cli.output import console, note, print_json
 from mpnet.deploy import ExportReport, export_source
 from mpnet.errors import ConfigError
@@ -46,7 +46,7 @@ def _target_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--to",
     "target_name",
-    type=click.Choice([*dict.fromkeys([*targets(), *columns(targets()), *TABLES])]),
+    type=Word([*dict.fromkeys([*targets(), *columns(targets()), *TABLES])]),
     metavar="TARGET[/FLAVOUR]",
     help=f"What to write.  [default: what the suffix of -o says] {describe(targets())}; parquet, csv: all trials of a STORE.",
 )
@@ -73,7 +73,7 @@ def _target_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "-o",
     "--out",
-    type=FILE,
+    type=OUTPUT_FILE,
     help="The file to write; further files of a target stand beside it.  [default: standard output, for cfg, yaml]",
 )
 def command(

@@ -10,6 +10,7 @@ from typing import Sequence
 from mpnet.errors import ConfigError, DataError
 from mpnet.formats.images.frames import VIDEO_SUFFIXES
 from mpnet.formats.images.read import SUFFIXES as IMAGE_SUFFIXES
+from mpnet.messages import separator_hint
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def _files(path: Path) -> list[Path]:
     if folder:
         return entries
     if not is_file:
-        raise DataError(f"{path}: no such file or folder; check the path")
+        raise DataError(f"{path}: no such file or folder; check the path{separator_hint(path)}")
     if path.suffix.lower() not in known:
         raise DataError(f"{path}: is neither an image nor a video (known suffixes: {', '.join(known)})")
     return [path]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import FOLDER, PATH, declare
+from mpnet.cli.options import OUTPUT_FOLDER, PATH, declare
 from mpnet.cli.output import console, note, print_json
 from mpnet.config.protocol import RESIZES
 from mpnet.errors import ConfigError
@@ -27,7 +27,7 @@ from mpnet.trial.import_template import import_template
     quiet=False,
 )
 @click.argument("model", metavar="MODEL", type=PATH)
-@click.option("-o", "--out", required=True, type=FOLDER, help="The folder for the files.")
+@click.option("-o", "--out", required=True, type=OUTPUT_FOLDER, help="The folder for the files.")
 @click.option("--name", default="", help="Of the files.  [default: the model's]")
 @click.option(
     "--heads",

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from mpnet.backends import READERS, backends
-from mpnet.cli.options import FILE, PATH, declare
+from mpnet.cli.options import OUTPUT_FILE, PATH, declare
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import write_text
@@ -42,7 +42,7 @@ from mpnet.trial.template import InitFiles, experiment_template
     type=click.Choice([*sorted([*backends(), *READERS]), "mprun"]),
     help="The program that will run the choice: the file quantises as it does, and a sweep searches what it can run.",
 )
-@click.option("-o", "--out", type=FILE, help="The file to write.  [default: NAME.yaml, of the cfg]")
+@click.option("-o", "--out", type=OUTPUT_FILE, help="The file to write.  [default: NAME.yaml, of the cfg]")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 def command(
     cfg: Path,

@@ -17,7 +17,9 @@ from mpnet.cli.output import note
 from mpnet.config.limits import MAX_THREADS
 from mpnet.config.protocol import DIALECTS
 from mpnet.errors import ConfigError
+from mpnet.formats.files.atomic import check_writable
 from mpnet.formats.files.cache import LIMIT_VARIABLE
+from mpnet.messages import nearest, shown
 from mpnet.model.precision import PRECISIONS, Precision
 
 if TYPE_CHECKING:
@@ -29,6 +31,34 @@ PATH, FILE, FOLDER = (
     click.Path(path_type=Path, file_okay=file, dir_okay=folder) for file, folder in ((True, True), (True, False), (False, True))
 )
 """Types of options and arguments: any path, no folder, no file."""
+
+
+class OutputPath(click.Path):
+    """A path that a command writes to, which is checked before its work begins."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path. Raises: StoreError where nothing can be written there."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        check_writable(path, is_folder=not self.file_okay)
+        return path
+
+
+OUTPUT_FILE, OUTPUT_FOLDER = (OutputPath(path_type=Path, file_okay=file, dir_okay=not file) for file in (True, False))
+"""Types of options that name what is written: a file, a folder."""
+
+
+class Word(click.Choice[str]):
+    """One of some words; a message about another names the nearest."""
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        """Return what is said where the word is missing."""
+        return f"known are {', '.join(self.choices)}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word. Raises: click.BadParameter."""
+        if value not in self.choices:
+            self.fail(f"{shown(value)} is unknown; {nearest(str(value), self.choices)}", param, ctx)
+        return str(value)
 
 
 class ExampleCommand(click.Command):

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from mpnet.cli.options import PATH, cfg_or_experiment, declare, words
+from mpnet.cli.options import OUTPUT_FILE, PATH, cfg_or_experiment, declare, words
 from mpnet.cli.output import note, print_result, progress
 from mpnet.formats.files.atomic import write_text
 from mpnet.report.text.latency_table import print_latency_table
@@ -24,7 +24,7 @@ from mpnet.speed.profile import profile_network
     runtime=True,
 )
 @click.argument("source", metavar="CFG|EXPERIMENT|RUN|STORE[:KEY]")
-@click.option("-o", "--output", type=PATH, required=True, help="The table to write (JSON).")
+@click.option("-o", "--output", type=OUTPUT_FILE, required=True, help="The table to write (JSON).")
 @click.option("--weights", type=PATH, help="Weights file.  [default: random weights]")
 @click.option("--precisions", default="fp32,fp16,int8", show_default=True, help="What layers may have, with commas.")
 @click.option(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import FILE, FOLDER, PATH, budget_options, budgets_of, declare, unlabelled_option
+from mpnet.cli.options import OUTPUT_FILE, OUTPUT_FOLDER, PATH, budget_options, budgets_of, declare, unlabelled_option
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
@@ -33,9 +33,11 @@ from mpnet.sweep.store.latest import is_store, store_at
     "mpnet report runs/aix:recommended --statement -o statement.pdf",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="STORE_OR_RUN...", type=PATH)
-@click.option("-o", "--out", default="report.html", show_default=True, type=FILE, help="The page to write.")
-@click.option("--figures", type=FOLDER, metavar="DIR", help="Write every plot as SVG.")
-@click.option("--data", "data_folder", type=FOLDER, metavar="DIR", help="Write the numbers of every plot as CSV and JSON.")
+@click.option("-o", "--out", default="report.html", show_default=True, type=OUTPUT_FILE, help="The page to write.")
+@click.option("--figures", type=OUTPUT_FOLDER, metavar="DIR", help="Write every plot as SVG.")
+@click.option(
+    "--data", "data_folder", type=OUTPUT_FOLDER, metavar="DIR", help="Write the numbers of every plot as CSV and JSON."
+)
 @click.option(
     "--draws", default=DRAWS, show_default=True, type=click.IntRange(MIN_DRAWS, MAX_DRAWS), help="Bootstrap draws over images."
 )

@@ -10,7 +10,7 @@ import click
 
 from mpnet.backends.partition import partition
 from mpnet.cli.options import (
-    FILE,
+    OUTPUT_FILE,
     backends_option,
     cfg_or_experiment,
     declare,
@@ -51,7 +51,7 @@ from mpnet.report.text.terminal import print_table
     "--source", "names_of_source", is_flag=True, help="List the nodes of the ONNX file that each layer was imported from."
 )
 @click.option("--graph", is_flag=True, help="Draw the network with its precisions into the file of -o.")
-@click.option("-o", "--out", type=FILE, help="With --graph: the drawing, .html or .svg, or .json for Model Explorer.")
+@click.option("-o", "--out", type=OUTPUT_FILE, help="With --graph: the drawing, .html or .svg, or .json for Model Explorer.")
 @click.option(
     "--measure", is_flag=True, help="With --graph: time and error of each layer as well, on some of the experiment's images."
 )

@@ -22,6 +22,7 @@ from mpnet.errors import FormatError
 from mpnet.formats.files.bounded import file_size, read_bounded
 from mpnet.formats.files.cache import FileCache
 from mpnet.formats.files.digest import file_state, known_digest, remember_digest
+from mpnet.formats.files.foreign import foreign_content, foreign_model
 from mpnet.model.layers import (
     BatchnormSpec,
     ConnectedSpec,
@@ -50,6 +51,7 @@ def read_weights(path: str | Path, network: NetworkSpec) -> Weights:
     size_bytes = file_size(path)
     longest = _HEADER_BYTES + 4 * network.parameters
     if size_bytes > longest:
+        _check_kind(path)
         raise _wrong_size(path, network, size_bytes, longest)
     return parse_weights(read_bounded(path, longest, "weights file"), network, str(path))
 
@@ -136,13 +138,18 @@ def parse_weights(content: bytes, network: NetworkSpec, source: str = "<bytes>")
 
 def _parse_header(content: bytes, size_bytes: int, network: NetworkSpec, source: str) -> tuple[tuple[int, int, int], int, int]:
     """Return (version, images seen, position of the first value) of a file of this size, which begins with `content`."""
+    foreign = foreign_content(content)
+    if foreign:
+        raise FormatError(f"{source}: is {foreign}")
     if size_bytes < _VERSION.size + 4 or len(content) < min(size_bytes, _HEADER_BYTES):
         raise FormatError(f"{source}: {size_bytes} bytes are too few for the header of a weights file; is it complete?")
     version = _VERSION.unpack_from(content)
     # Only matrices of [connected] are stored otherwise by versions above 1000.
     newest = _MAX_VERSION if any(isinstance(layer, ConnectedSpec) for layer in network.layers) else _OLDEST_TRANSPOSED
     if not all(0 <= number <= newest for number in version):
-        raise FormatError(f"{source}: version {version} in the header; this is no Darknet weights file")
+        raise FormatError(
+            f"{source}: {foreign_model(source) or f'version {version} in the header; this is no Darknet weights file'}"
+        )
     start = _VERSION.size + (8 if version[0] * 10 + version[1] >= 2 else 4)
     if max(version[:2]) >= _OLDEST_TRANSPOSED and size_bytes == _VERSION.size + 4 + 4 * network.parameters:
         start = _VERSION.size + 4  # as the original program writes such versions
@@ -229,6 +236,15 @@ def _weights(reader: _Reader, layer: ConvolutionSpec, transposed: bool) -> Float
         turned = reader.take(layer, "weights", (inputs * size * size, filters))
         return np.ascontiguousarray(turned.T.reshape(shape))
     return reader.take(layer, "weights", shape)
+
+
+def _check_kind(path: str | Path) -> None:
+    """Check the beginning of a file that is too long. Raises: FormatError where it says what the file is instead."""
+    with open(path, "rb") as file:
+        foreign = foreign_content(file.read(_HEADER_BYTES))
+    foreign = f"is {foreign}" if foreign else foreign_model(path)
+    if foreign:
+        raise FormatError(f"{path}: {foreign}")
 
 
 def _wrong_size(source: str | Path, network: NetworkSpec, size_bytes: int, expected: int) -> FormatError:

@@ -11,6 +11,7 @@ from typing import Callable, Collection, Mapping
 import numpy as np
 
 from mpnet.errors import FormatError, InternalError, MpnetError
+from mpnet.formats.files.foreign import foreign_model
 from mpnet.importing.choices import Choices
 from mpnet.importing.file_metadata import Pixels, find_class_names, find_pixels
 from mpnet.importing.graph import Node, NodeGraph, Refused
@@ -92,9 +93,8 @@ def import_model(path: Path, choices: Choices | None = None) -> Imported:
     """
     reader = FILE_READERS.get(path.suffix.lower())
     if reader is None:
-        raise FormatError(
-            f"{path}: files of other programs end in {' or '.join(FILE_READERS)}; rename it, or convert the model"
-        )
+        kinds = f"files of other programs end in {' or '.join(FILE_READERS)}; rename it, or convert the model"
+        raise FormatError(f"{path}: {foreign_model(path) or kinds}")
     try:
         # Weights that are no numbers are refused by name where they are written; NumPy's warnings would say less.
         with np.errstate(all="ignore"), warnings.catch_warnings():

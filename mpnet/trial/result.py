@@ -19,6 +19,7 @@ from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.errors import StoreError
 from mpnet.formats.documents.typed import as_json, build
 from mpnet.formats.files.atomic import recover, write_folder, write_link
+from mpnet.formats.files.foreign import foreign_model
 from mpnet.json_values import Json
 from mpnet.kernels.environment import versions
 from mpnet.model.plan_words import PlanWords
@@ -227,4 +228,6 @@ def _only_result(folder: Path) -> Path:
     if results:
         names = ", ".join(entry.name for entry in results[:8])
         raise StoreError(f"{folder}: holds {len(results)} results ({names}); name one of them")
-    raise StoreError(f"{folder}: holds no result; name a folder that `mpnet run` wrote, such as runs/<name>/<id>")
+    foreign = foreign_model(folder) if folder.is_file() else ""
+    missing = "holds no result; name a folder that `mpnet run` wrote, such as runs/<name>/<id>"
+    raise StoreError(f"{folder}: {foreign or missing}")

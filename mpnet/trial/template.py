@@ -15,6 +15,7 @@ from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import parse_experiment
 from mpnet.formats.documents.experiment_writer import format_flow, quantization_keys, quote_path
+from mpnet.formats.images.frames import VIDEO_SUFFIXES
 from mpnet.formats.images.read import SUFFIXES, unread_kinds
 from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.labels.dataset import dataset_of
@@ -90,13 +91,18 @@ def _labelled(files: InitFiles, images: Path, network: NetworkSpec) -> dict[str,
         return {"format": "imagefolder", "images": images}
     if images.suffix in (".data", ".txt"):
         return {"format": "darknet", "labels": images}
+    if images.suffix.lower() in VIDEO_SUFFIXES and images.is_file():
+        raise ConfigError(
+            f"{images}: is a video, which has no labels; --images takes labelled images, and --unlabelled {images} measures "
+            "agreement on its frames"
+        )
     if not images.is_dir():
         raise ConfigError(f"{images}: no such folder; name one of images, a .data, a list of images or a data.yaml")
     labels = files.labels or _beside(images)
-    if labels is None and (unread := unread_kinds(images)):
-        raise ConfigError(
-            f"{images}: holds no image that mpnet reads ({' '.join(SUFFIXES)}), but {unread}; convert them, for example to PNG"
-        )
+    if labels is None and not any(file.suffix.lower() in SUFFIXES for file in images.iterdir()):
+        unread = unread_kinds(images)
+        others = f"but {unread}; convert them, for example to PNG" if unread else "nor do folders in it count; check --images"
+        raise ConfigError(f"{images}: holds no image that mpnet reads ({' '.join(SUFFIXES)}), {others}")
     if labels is None:
         raise ConfigError(
             f"{images}: its labels are neither in a folder `labels` in place of `images` nor beside the "

@@ -132,7 +132,7 @@ def test_files_that_are_there_stay(mpnet: Mpnet, user_folder: Path) -> None:
     [
         (("--images", "none"), "none: no such folder"),
         (("--images", "images", "--labels", "none"), "none: the folder of labels cannot be read"),
-        (("--images", "runs"), "its labels are neither"),
+        (("--images", "runs"), "runs: holds no image that mpnet reads"),
         (("--images", "net.names"), "net.names: no such folder"),
         (("--images", "none.yaml"), "none.yaml: cannot be read"),
     ],

@@ -72,7 +72,7 @@ def test_help_of_all_commands_imports_no_kernels() -> None:
     [
         (["shwo"], "error: no command 'shwo'; did you mean 'show'? (see mpnet --help)\n"),
         (["--frob"], "error: No such option"),
-        (["download", "yolov9"], "error: Invalid value for '{yolov3-tiny}': 'yolov9' is not 'yolov3-tiny'. "),
+        (["download", "yolov9"], "error: Invalid value for '{yolov3-tiny}': 'yolov9' is unknown; did you mean 'yolov3-tiny'? "),
         (
             ["run", "missing.yaml"],
             "error: missing.yaml: cannot be read (No such file or directory); name a readable YAML file\n",

@@ -17,6 +17,7 @@ from mpnet.formats.images.read import probe
 from mpnet.formats.labels.coco import read_coco
 from mpnet.formats.labels.lines import LabelKinds, parse_labels
 from mpnet.formats.labels.yolo import read_names
+from mpnet.formats.weights import read_weights
 from mpnet.importing import import_model
 
 
@@ -66,6 +67,13 @@ def test_one_name_that_no_class_has_is_refused_where_the_order_differs(wild: Pat
     (tmp_path / "alpha.json").write_text(json.dumps(document))
     with pytest.raises(DataError, match=r"class 'Ding 0' \(and 1 more\).*is none of the network's 80"):
         read_coco(tmp_path / "alpha.json", shared_data / "coco" / "images", names=names)
+
+
+@pytest.mark.parametrize(("file", "reason"), [("w_html", "is a web page"), ("w_lfs", "is a Git LFS pointer")])
+def test_weights_that_are_something_else_are_named(wild: Path, shared_data: Path, file: str, reason: str) -> None:
+    network = read_cfg(shared_data / "yolo-fastest" / "yolo-fastest-1.1.cfg")
+    with pytest.raises(FormatError, match=f"{file}.weights: {reason} in place of the file"):
+        read_weights(wild / "cfg" / f"{file}.weights", network)
 
 
 @pytest.mark.parametrize("file", ["bom.cfg", "utf16.cfg"])

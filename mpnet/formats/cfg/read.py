@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from functools import partial
 from pathlib import Path
 from typing import Mapping, Sequence
@@ -20,6 +21,7 @@ from mpnet.formats.cfg.published import misfits
 from mpnet.formats.cfg.tokens import MAX_CFG_BYTES, CfgSection, ShapeError, shorten, tokenize
 from mpnet.formats.documents.values import is_real
 from mpnet.formats.files.bounded import read_bounded, utf8_bytes
+from mpnet.formats.files.foreign import foreign_model
 from mpnet.messages import bytes_text
 from mpnet.model.layers import LayerSpec, Shape, YoloSpec
 from mpnet.model.network import NetworkSpec
@@ -43,7 +45,13 @@ def read_cfg(path: str | Path, dialect: str = "auto") -> NetworkSpec:
 
 def read_cfg_bytes(path: str | Path) -> bytes:
     """Return the bytes of a network file, as UTF-8 without a mark. Raises: FormatError when it is unreadable or too large."""
-    return utf8_bytes(read_bounded(path, MAX_CFG_BYTES, "cfg"))
+    try:
+        return utf8_bytes(read_bounded(path, MAX_CFG_BYTES, "cfg"))
+    except FormatError:
+        foreign = foreign_model(path)
+        if foreign and os.path.isfile(path):
+            raise FormatError(f"{path}: {foreign}") from None
+        raise
 
 
 def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto") -> NetworkSpec:

@@ -9,6 +9,7 @@ from typing import Any, Iterable, NoReturn, TypeVar
 
 from mpnet.errors import FormatError
 from mpnet.formats.documents.values import is_integer, typed
+from mpnet.formats.files.foreign import foreign_content, foreign_model
 from mpnet.model.keys import Key
 
 MAX_CFG_BYTES = 1 << 20
@@ -146,8 +147,12 @@ def tokenize(content: bytes, source: str) -> list[CfgSection]:
 
     Raises: FormatError for what is no cfg: binary content, keys before the first section, lines without `=`.
     """
+    foreign = foreign_content(content)
+    if foreign:
+        raise FormatError(f"{source}: is {foreign}")
     if b"\0" in content:
-        raise FormatError(f"{source}: this is a binary file, not a cfg (are cfg and weights swapped?)")
+        foreign = foreign_model(source) or "this is a binary file, not a cfg (are cfg and weights swapped?)"
+        raise FormatError(f"{source}: {foreign}")
     sections: list[CfgSection] = []
     # Latin-1 keeps every byte: comments may be in any encoding, what counts is ASCII.
     for number, raw in enumerate(re.split(r"\r\n|\n|\r", content.decode("latin-1")), 1):

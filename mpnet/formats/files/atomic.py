@@ -166,17 +166,22 @@ def _is_stream(path: str | Path) -> bool:
     return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
 
 
-def check_writable(folder: str | Path) -> None:
-    """Raise StoreError unless files can be put into a folder, which need not be there yet; leaves nothing behind.
+def check_writable(path: str | Path, is_folder: bool = True) -> None:
+    """Raise StoreError unless files can be put into a folder, or at a path, which need not be there yet; leaves nothing behind.
 
     For the beginning of long work, so that it is not lost at its end.
     """
-    with _named(Path(folder)):
-        existing = Path(os.path.abspath(folder))
+    if not is_folder and _is_stream(path):
+        return
+    with _named(Path(path)):
+        existing = Path(os.path.abspath(path) if is_folder else os.path.realpath(path))
+        if not is_folder and existing.exists() and not existing.is_file():
+            raise OSError(errno.EINVAL, f"it is {kind_of(os.stat(existing).st_mode)}")
+        existing = existing if is_folder else existing.parent
         while not existing.exists() and not existing.is_symlink():
             existing = existing.parent
         if not existing.is_dir():
-            raise StoreError(f"{folder}: cannot be written: {existing} is not a folder; choose another place")
+            raise StoreError(f"{path}: cannot be written: {existing} is not a folder; choose another place")
         with tempfile.TemporaryFile(dir=existing, prefix=".mpnet"):
             pass
 

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from mpnet.errors import DataError, FormatError, MpnetError
-from mpnet.messages import a, bytes_text, named, reason_of
+from mpnet.messages import a, bytes_text, named, reason_of, separator_hint
 
 
 def file_size(path: str | Path) -> int:
@@ -17,7 +17,9 @@ def file_size(path: str | Path) -> int:
     try:
         return os.stat(path).st_size
     except (OSError, ValueError) as problem:
-        raise FormatError(f"{named(path)}: cannot be read ({reason_of(problem)}); check the path") from None
+        raise FormatError(
+            f"{named(path)}: cannot be read ({reason_of(problem)}); check the path{separator_hint(path)}"
+        ) from None
 
 
 def kind_of(mode: int) -> str:
@@ -43,7 +45,7 @@ def read_bounded(
                 if len(data) > state.st_size:
                     data += file.read(limit_bytes + 1 - len(data))
     except (OSError, ValueError) as problem:
-        raise error(f"{named(path)}: cannot be read ({reason_of(problem)}); {remedy}") from None
+        raise error(f"{named(path)}: cannot be read ({reason_of(problem)}); {remedy}{separator_hint(path)}") from None
     if not stat.S_ISREG(state.st_mode):
         raise error(f"{named(path)}: is {kind_of(state.st_mode)}; name {a(what)}")
     if max(state.st_size, len(data)) > limit_bytes:

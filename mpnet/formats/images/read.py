@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import DataError
 from mpnet.formats.files.bounded import read_bounded
+from mpnet.formats.files.foreign import foreign_content
 from mpnet.formats.images.jpeg_segments import START_OF_SCAN, iterate_segments
 from mpnet.formats.images.orientation import find_orientation
 from mpnet.formats.images.walk import MAX_PARTS, walk
@@ -115,7 +116,11 @@ def checked_size(data: bytes, name: Path | str) -> tuple[int, int]:
     """Return the width and height from the header. Raises: DataError for other files and sizes outside the limits."""
     size = header_size(data)
     if size is None:
-        raise DataError(f"{named(name)}: is not a readable image (known: JPEG, PNG, BMP, WebP, PPM); convert or remove it")
+        foreign = foreign_content(data[:256])
+        reason = (
+            f"is {foreign}" if foreign else "is not a readable image (known: JPEG, PNG, BMP, WebP, PPM); convert or remove it"
+        )
+        raise DataError(f"{named(name)}: {reason}")
     width, height = size
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE and width * height <= MAX_PIXELS):
         raise DataError(

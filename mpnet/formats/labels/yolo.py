@@ -9,6 +9,7 @@ from typing import Sequence
 from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.files.bounded import read_text_bounded
+from mpnet.formats.images.frames import VIDEO_SUFFIXES
 from mpnet.formats.images.read import SUFFIXES, probe_all, unread_kinds
 from mpnet.formats.labels.duplicates import NO_OBJECT, LabelledObject, without_duplicates
 from mpnet.formats.labels.lines import LabelKinds, parse_labels
@@ -113,7 +114,8 @@ def list_files(folder: Path, suffixes: tuple[str, ...], what: str, key: str) -> 
             key=lambda entry: entry.name,
         )
     except (OSError, ValueError) as error:
-        raise DataError(f"{named(folder)}: the folder of {what} cannot be read ({reason_of(error)}); check {key}") from None
+        remedy = "a video goes in data.unlabelled" if folder.suffix.lower() in VIDEO_SUFFIXES else f"check {key}"
+        raise DataError(f"{named(folder)}: the folder of {what} cannot be read ({reason_of(error)}); {remedy}") from None
 
 
 def read_text(path: Path | str) -> str:

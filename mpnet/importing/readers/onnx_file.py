@@ -12,6 +12,7 @@ import numpy as np
 
 from mpnet.errors import FormatError
 from mpnet.formats.files.bounded import read_bounded
+from mpnet.formats.files.foreign import foreign_content
 from mpnet.importing.graph import MAX_NODES, MAX_TENSORS, Array, Node, NodeGraph
 from mpnet.messages import bytes_text, shown
 from mpnet.packages import require
@@ -31,6 +32,9 @@ def read_onnx(path: Path) -> NodeGraph:
     """
     require(f"reading {path.name}", ("onnx>=1.14",), "onnx")
     content = read_bounded(path, MAX_FILE_BYTES, "ONNX model")
+    foreign = foreign_content(content[:256])
+    if foreign:
+        raise FormatError(f"{path}: is {foreign}")
     _check_size(content, str(path))
     try:
         import onnx
