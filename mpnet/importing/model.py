@@ -26,6 +26,7 @@ from mpnet.importing.passes.fuse import fuse
 from mpnet.importing.passes.half_floats import widen_half_floats
 from mpnet.importing.passes.head_choice import WEIGHTED, choose_heads
 from mpnet.importing.passes.image_input import put_pixels, set_image
+from mpnet.importing.passes.integer_operators import expand_integer_operators
 from mpnet.importing.passes.patterns import recognize_flatten, recognize_gelu
 from mpnet.importing.passes.quantization_nodes import remove_quantization_nodes
 from mpnet.importing.passes.repeated_pixels import recognize_repeats
@@ -124,6 +125,7 @@ class Pass:
 
 PASSES = (
     Pass(widen_half_floats, "no constant and no cast is float16 or bfloat16"),
+    Pass(expand_integer_operators, "no node computes on integers that has a counterpart on reals"),
     Pass(fold, "nodes stand in an order in which they can run, shapes are noted, and what depends on constants alone is one"),
     Pass(remove_quantization_nodes, "every tensor is one of reals; `NodeGraph.quantization` says how the file rounds it"),
     Pass(recognize_gelu, "x / 2 * (1 + erf(x / sqrt(2))) is one node, mpnet.Gelu"),

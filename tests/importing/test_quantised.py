@@ -36,7 +36,7 @@ class Images:
         return next(self._remaining, None)
 
 
-def quantised(model: onnx.ModelProto, folder: Path, per_channel: bool, **kinds: Any) -> Path:
+def quantised(model: onnx.ModelProto, folder: Path, per_channel: bool, form: str = "QDQ", **kinds: Any) -> Path:
     plain, path = folder / "plain.onnx", folder / "quantised.onnx"
     onnx.save(model, plain)
     shape = tuple(side.dim_value for side in model.graph.input[0].type.tensor_type.shape.dim)
@@ -45,7 +45,7 @@ def quantised(model: onnx.ModelProto, folder: Path, per_channel: bool, **kinds: 
         plain,
         path,
         Images(shape),
-        quant_format=quantization.QuantFormat.QDQ,
+        quant_format=quantization.QuantFormat[form],
         per_channel=per_channel,
         weight_type=quantization.QuantType.QInt8,
         **kinds,
@@ -93,6 +93,59 @@ def test_a_detector_runs_on_the_files_integers(per_channel: bool, kind: str, tmp
     # ONNX Runtime rounds to 8 bits after every node; random weights hide nothing of what mpnet does not.
     assert max(as_deployed) < 0.03, (as_deployed, less_rounded)
     assert max(as_deployed) < max(less_rounded) < 0.06
+
+
+def detector_of_all_integer_operators() -> onnx.ModelProto:
+    b = Builder(16)
+    x = b.conv("images", 8, 3, 2, act="silu")
+    z = b.node("Add", [x, b.conv(x, 8, 3, act="Relu")])
+    first, second = b.node("Split", [z], 4, outputs=2, axis=1)
+    pooled = b.node("MaxPool", [z], kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
+    y = b.conv(b.concat([first, second, pooled]), 8, act="leaky")
+    y = b.node("Resize", [y, "", b.constant([1, 1, 2, 2])], mode="nearest", coordinate_transformation_mode="asymmetric")
+    y = b.node("AveragePool", [y], kernel_shape=[2, 2], strides=[2, 2])
+    return b.model([b.conv(b.node("Mul", [y, b.node("Sigmoid", [b.conv(y, 8)])]), 4)])
+
+
+def classifier_of_all_integer_operators() -> onnx.ModelProto:
+    b = Builder(16)
+    x = b.conv(b.conv("images", 8, 3, 2, act="Relu"), 16, 3, 2, act="relu6")
+    weights, bias = (b.constant(np.random.default_rng(0).normal(0, 0.3, shape)) for shape in ((10, 16), 10))
+    rows = b.node("Flatten", [b.node("GlobalAveragePool", [x])])
+    return b.model([b.node("Gemm", [rows, weights, bias], 10, transB=1)])
+
+
+@pytest.mark.parametrize("kind", ["QUInt8", "QInt8"])
+@pytest.mark.parametrize("make", [detector_of_all_integer_operators, classifier_of_all_integer_operators])
+def test_operators_on_integers_are_read_as_the_pairs_that_they_mean(make: Any, kind: str, tmp_path: Path) -> None:
+    """The bytes of the network of the Q/DQ form, but for the names of nodes, which the two forms name otherwise."""
+    imported = {}
+    for form in ("QDQ", "QOperator"):
+        path = quantised(make(), tmp_path, kind == "QUInt8", form, activation_type=quantization.QuantType[kind])
+        imported[form] = import_model(path)
+    operators = {node.op_type for node in onnx.load(path).graph.node}
+    assert not operators & {"Conv", "Gemm", "Add", "Mul", "Concat", "Sigmoid", "GlobalAveragePool", "AveragePool"}
+    pairs, integers_alone = imported["QDQ"], imported["QOperator"]
+    assert integers_alone.weights == pairs.weights
+    sections = [re.sub(r"(?m)^(#|source=).*\n", "", network.cfg) for network in (pairs, integers_alone)]
+    assert sections[0] == sections[1]
+    assert "quantize_range" in sections[0]
+
+
+def test_an_operator_on_integers_without_counterpart_is_refused_by_name(tmp_path: Path) -> None:
+    path = quantised(classifier_of_all_integer_operators(), tmp_path, True, "QOperator")
+    model = onnx.load(path)
+    for node in model.graph.node:
+        if node.op_type == "QLinearGlobalAveragePool":
+            node.attribute.append(onnx.helper.make_attribute("channels_last", 1)) if not node.attribute else None
+            for attribute in node.attribute:
+                if attribute.name == "channels_last":
+                    attribute.i = 1
+    onnx.save(model, path)
+    with pytest.raises(
+        FormatError, match=r"QLinearGlobalAveragePool\): channels_last is not supported; write the file in the QDQ"
+    ):
+        import_model(path)
 
 
 def test_a_relu_that_the_lowest_code_stands_for_comes_back(tmp_path: Path) -> None:

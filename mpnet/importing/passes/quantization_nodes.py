@@ -19,7 +19,6 @@ from mpnet.importing.passes.fold import make_budget
 _QUANTIZE = ("QuantizeLinear", "com.microsoft.QuantizeLinear")
 _DEQUANTIZE = ("DequantizeLinear", "com.microsoft.DequantizeLinear")
 _PRODUCTS = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
-_INTEGER_NODES = ("QLinearConv", "QLinearMatMul", "QLinearAdd")
 _DYNAMIC = "DynamicQuantizeLinear"
 _NEAR_6, _MAX_DEPTH = 0.05, 64
 # What moves codes moves what they mean, since larger codes mean larger numbers.
@@ -94,7 +93,7 @@ class _QuantizationRemover:
             self._dequantize(node)
         elif node.operator in _PRODUCTS:
             self._convert_product(node)
-        elif node.operator in _INTEGER_NODES or node.operator.startswith("com.microsoft.QLinear"):
+        elif node.operator.startswith("com.microsoft.QLinear"):
             raise Refused("computes on integers itself; write the file in the QDQ form (quant_format=QuantFormat.QDQ)")
         elif node.operator in _MOVES and first_input in self.codes:
             codes = self.codes[first_input]
