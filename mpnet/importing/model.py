@@ -71,6 +71,14 @@ class Imported:
     nms: float | None = None
 
 
+@dataclass(frozen=True)
+class SourceNames:
+    """Names of the nodes of a file, () where recipes cannot use them. ambiguous: those that do not find their node in it."""
+
+    all: Collection[str]
+    ambiguous: Collection[str]
+
+
 def _read_onnx(path: Path) -> NodeGraph:
     from mpnet.importing.readers.onnx_file import read_onnx
 
@@ -144,7 +152,7 @@ PASSES = (
 
 
 def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
-    operators = _name_nodes(graph)
+    operators, ambiguous_names = _name_nodes(graph)
     input_notes = set_image(graph, choices.size)
     for step in PASSES:
         step.run(graph)
@@ -163,7 +171,7 @@ def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
     merged = fuse(layers, head_tensors, frozenset(rounded), bool(graph.quantization), choices.merged)
     put_pixels(graph, layers, pixels)
     # Recipes for other programs name the nodes of ONNX files; those of TensorFlow Lite have no names of their own.
-    source_names = operators if graph.format == "ONNX" else ()
+    source_names = SourceNames(operators if graph.format == "ONNX" else (), ambiguous_names)
     decoding_nodes = _list_weighted_nodes(graph, needed_nodes)
     files, quantization_notes = _write_files(graph, layers, choice, rounded, source_names, decoding_nodes)
     names, names_note = find_class_names(graph, choice.classes or files.network.classes)
@@ -188,14 +196,23 @@ def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
     return Imported(files.text, files.weights, names, files.network, nodes, all_notes, heads, pixels, choice.nms)
 
 
-def _name_nodes(graph: NodeGraph) -> dict[str, str]:
-    """Give every node a name of its own, which ONNX does not ask for. Return the operators by that name."""
+def _name_nodes(graph: NodeGraph) -> tuple[dict[str, str], set[str]]:
+    """Give every node a name of its own, which ONNX does not ask for.
+
+    Return the operators by that name, and the names that do not find their node in the file.
+    """
     operators: dict[str, str] = {}
+    ambiguous_names = set[str]()
     for number, node in enumerate(graph.nodes):
+        name_in_file = node.name
+        node.name = node.name or f"{node.operator.rpartition('.')[2]}_{number}"
         if node.name in operators:
+            ambiguous_names.add(node.name)
             node.name = f"{node.name}:{number}"
+        if node.name != name_in_file:
+            ambiguous_names.add(node.name)
         operators[node.name] = node.operator
-    return operators
+    return operators, ambiguous_names
 
 
 def _list_weighted_nodes(graph: NodeGraph, needed_nodes: Collection[str]) -> tuple[str, ...]:
@@ -217,14 +234,14 @@ def _write_files(
     layers: LayerGraph,
     choice: HeadChoice,
     rounded: Mapping[str, str],
-    source_names: Collection[str],
+    source_names: SourceNames,
     decoding_nodes: tuple[str, ...],
 ) -> tuple[WrittenCfg, list[str]]:
     """Write the cfg and its weights.
 
     rounded:        precisions of tensors that are rounded as in the file.
     source_names:   nodes that a layer's `source` may name. decoding_nodes: those of the last head, besides its own.
-    Returns the files, and what is worth saying of their quantisation.
+    Returns the files, and what is worth saying of their quantisation and of recipes for other programs.
     """
     nodes = {node.name: node for node in graph.nodes}
     writer = CfgWriter(layers, graph.image, rounded)
@@ -241,11 +258,12 @@ def _write_files(
         writer.sources[len(writer.sections) - 1] = decoding_nodes
     _, channels, height, width = graph.shapes[graph.image]
     net = {"width": width, "height": height, "channels": channels}
+    sources, reason = writer.list_sources(source_names.all, source_names.ambiguous)
     try:
-        files = writer.make_files(net, {}, graph.source, source_names)
+        files = writer.make_files(net, {}, graph.source, sources)
         keys = find_quantization_keys(graph, layers, writer, files.network)
         if keys.network or keys.layers:
-            files = writer.make_files(net | keys.network, keys.layers, graph.source, source_names)
+            files = writer.make_files(net | keys.network, keys.layers, graph.source, sources)
     except FormatError as error:
         graph.fail(f"as a cfg it would be refused: {error}")
     for name, index in files.layer_of.items():
@@ -254,4 +272,5 @@ def _write_files(
             out_shape, (c, h, w) = files.network.layers[index].out_shape, shape
             if out_shape != (h, w, c):
                 raise AssertionError(f"the tensor {shown(name)} became {out_shape}, not {(h, w, c)} (height, width, channels)")
-    return files, keys.notes
+    recipes = f"{reason}: recipes for other programs are for the file that `mpnet export NET.cfg --to onnx` writes"
+    return files, [*keys.notes, *([recipes] if reason else [])]

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -202,6 +203,53 @@ def test_modelopt_and_tensorrt_name_every_layer() -> None:
     precisions = recipe("tensorrt")["layer_precisions"]
     assert [name for name, precision in precisions.items() if precision == "int8"] == nodes(KEY, True)
     assert [precision for precision in precisions.values() if precision != "int8"] == ["fp16", "fp32", "fp16", "fp16"]
+
+
+def small_cfg_of_nodes(name: str) -> str:
+    """Return a network of four convolutions as an import writes it; name: of the second one's node."""
+    sources = iter(["/first", name, "/third", "/fourth"])
+    return re.sub(r"\[convolutional\]\n", lambda found: f"{found[0]}source={quote(next(sources), safe='')}\n", small_cfg())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["--data-loader-script=evil.py", "-x", "a:fp32,b", "a,b", "/c0:int8", "two words", "/mod*", "a;touch x", "$(x)", "a\nb"],
+)
+def test_tensorrt_is_told_names_of_an_exported_file_where_an_imported_one_has_arguments_of_its_programs(name: str) -> None:
+    exported = export("recipe", configuration("qfqf", small_cfg_of_nodes(name)), "tensorrt")
+    document = json.loads(exported.content)
+    precisions = dict(zip(exported.layers, ("int8", "fp32", "int8", "fp32"), strict=True))
+    names = {f"layer_{index:03d}_conv": precision for index, precision in precisions.items()}
+    assert document["layer_precisions"] == names
+    spec = document["trtexec"][-1].removeprefix("--layerPrecisions=")
+    assert dict(pair.split(":") for pair in spec.split(",")) == names
+    assert document["polygraphy"][5:] == [f"{name}:{precision.replace('fp', 'float')}" for name, precision in names.items()]
+    assert exported.details["reads"] == "the file of `mpnet export NET.cfg --to onnx` in fp32"
+    assert exported.notes[0].startswith(
+        f"TensorRT's arguments cannot hold the node name {name!r}; the recipe is for the file of"
+    )
+
+
+@pytest.mark.parametrize("name", ["/model.0/conv/Conv", "Conv_0", "resnet/unit-1/conv+bias", "node_größe"])
+def test_tensorrt_is_told_names_of_an_imported_file(name: str) -> None:
+    exported = export("recipe", configuration("qfqf", small_cfg_of_nodes(name)), "tensorrt")
+    assert list(json.loads(exported.content)["layer_precisions"]) == ["/first", name, "/third", "/fourth"]
+    assert not any("arguments" in note for note in exported.notes)
+
+
+@pytest.mark.parametrize("flavour", ["nncf", "onnxruntime", "modelopt", "aimet"])
+def test_other_quantizers_are_told_any_name_as_a_literal(flavour: str) -> None:
+    name = "--a:b,c'\"\n$(d) .*("
+    exported = export("recipe", configuration("qfqf", small_cfg_of_nodes(name)), flavour)
+    document = json.loads(exported.content)
+    if flavour in ("nncf", "modelopt"):
+        patterns = document["ignored_scope"]["patterns"] if flavour == "nncf" else document["nodes_to_exclude"]
+        assert [pattern for pattern in patterns if re.match(pattern, name)] == patterns[:1]
+        assert all(pattern.startswith("^") for pattern in patterns)  # no option of a program
+    else:
+        assert name in document["nodes_to_exclude" if flavour == "onnxruntime" else "float"]
+    if ".py" in exported.files:
+        ast.parse(exported.files[".py"].decode())
 
 
 @pytest.mark.parametrize("flavour", [name for name in QUANTIZERS if name in ("nncf", "onnxruntime", "aimet")])

@@ -199,6 +199,33 @@ def test_branches_are_merged_as_networks_with_them_are_deployed(groups: int, imp
         assert np.abs(head - reference).max() <= 2e-6 * np.abs(reference).max()
 
 
+def build_two_convolutions(*names: str) -> Any:
+    """Return a model whose two convolutions have these names."""
+    model = build_small_model(add_layers=lambda b, x: b.conv(x, 8))
+    convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
+    for node, name in zip(convolutions, names, strict=True):
+        node.name = name
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        pytest.param("", "not all nodes of the file have a name of their own", id="none"),
+        pytest.param("/second", "not all nodes of the file have a name of their own", id="twice"),
+        pytest.param("a" * 5_000, "names of nodes are longer than a line of a cfg, 4096 characters", id="long"),
+        pytest.param("ü" * 700, "names of nodes are longer than a line of a cfg, 4096 characters", id="long when escaped"),
+    ],
+)
+def test_nodes_that_no_recipe_can_name_are_left_to_the_exported_file(name: str, reason: str, importing: Importing) -> None:
+    _, imported = importing(build_two_convolutions(name, "/second"))
+    assert not any(layer.source for layer in imported.network.layers)
+    assert any(note.startswith(f"{reason}: recipes for other programs are for the file") for note in imported.notes)
+    _, named = importing(build_two_convolutions("/first", "/second"))
+    assert [layer.source[0] for layer in named.network.convolutions] == ["/first", "/second"]
+    assert not any("recipes" in note for note in named.notes)
+
+
 REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
     "attention": (
         lambda b, x: b.conv(b.node("Einsum", [x, x], 8, equation="nchw,nkhw->nchw"), 4),

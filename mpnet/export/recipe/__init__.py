@@ -14,6 +14,7 @@ from mpnet.export import Configuration, Exported, Target
 from mpnet.export.onnx.support import support as onnx_support
 from mpnet.export.recipe.choice import choice_of
 from mpnet.export.recipe.quantizers import QUANTIZERS
+from mpnet.messages import counted, shown
 from mpnet.model.layers import LayerSpec
 from mpnet.model.precision import FP32, Precision
 
@@ -26,7 +27,9 @@ def _support(layer: LayerSpec, precision: Precision, quantization: LayerQuantiza
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, object]) -> Exported:
     quantizer, network = QUANTIZERS[flavour], configuration.network
-    is_of_source = quantizer.source and all(network.layers[index].source for index in configuration.precisions.weighted)
+    names = [name for index in configuration.precisions.weighted for name in network.layers[index].source[:1]]
+    refused_names = [name for name in names if not quantizer.takes_name(name)]
+    is_of_source = quantizer.source and len(names) == len(configuration.precisions.weighted) and not refused_names
     choice = choice_of(configuration, is_of_source)
     layers = {}
     for layer in choice.layers:
@@ -37,7 +40,12 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, obj
         "quantised": sum(form == "int8" for _, form, _ in layers.values()),
         "float": sum(form == "float" for _, form, _ in layers.values()),
     }
-    return Exported(quantizer.write(choice), details, layers, quantizer.notes(choice, network, configuration.options))
+    notes = quantizer.notes(choice, network, configuration.options)
+    if refused_names:
+        others = f" and {counted(len(refused_names) - 1, 'other')}" if len(refused_names) > 1 else ""
+        reason = f"{quantizer.program}'s arguments cannot hold the node name {shown(refused_names[0])}{others}"
+        notes = (f"{reason}; the recipe is for {quantizer.reads}", *notes)
+    return Exported(quantizer.write(choice), details, layers, notes)
 
 
 TARGET = Target(

@@ -32,6 +32,7 @@ class Quantizer:
     calls percentile or entropy finds other ranges than mpnet's.
     corrects: whether it corrects biases, whatever was measured.
     reason_for_float: why it leaves a layer in float that it is asked to quantise, '' where it does not.
+    takes_name: whether a node of that name can be named to it; mpnet's own names always can.
 
     write: a choice as files, the recipe first.
     """
@@ -45,6 +46,7 @@ class Quantizer:
     methods: tuple[str, ...] = ("min_max",)
     corrects: bool = False
     reason_for_float: Callable[[ChosenLayer], str] = lambda layer: ""
+    takes_name: Callable[[str], bool] = lambda name: True
 
     def channels_note(self, network: NetworkSpec, options: EngineOptions) -> str:
         """Say where it makes something else of depthwise layers than what was measured; '' where it does not."""
@@ -185,6 +187,16 @@ def _litert(choice: Choice) -> Files:
     return {_RECIPE: (json.dumps(rules, indent=1) + "\n").encode()}
 
 
+# trtexec separates layers by `,` and names from precisions by `:`, and takes `*` for any text; polygraphy takes what begins
+# with `-` for an option, and such an option may name a script to run. What a shell might read is out too.
+_ARGUMENT = re.compile(r"(?!-)[\w/.+=@%-]+")
+
+
+def _is_argument(name: str) -> bool:
+    """Return whether a name stands for itself among the arguments of TensorRT's programs."""
+    return _ARGUMENT.fullmatch(name) is not None
+
+
 def _tensorrt(choice: Choice) -> Files:
     precision = {layer.node: "int8" if layer.is_quantized else _FLOATS.get(layer.precision, "fp32") for layer in choice.layers}
     spec = ",".join(f"{name}:{precision_name}" for name, precision_name in precision.items())
@@ -251,7 +263,7 @@ QUANTIZERS: dict[str, Quantizer] = {
     "nncf": Quantizer("NNCF", _ONNX, _nncf, per_channel=True, corrects=True),
     "onnxruntime": Quantizer("ONNX Runtime", _ONNX, _onnxruntime, methods=("min_max", "moving_average")),
     "litert": Quantizer("LiteRT's quantiser", _TFLITE, _litert, source=False, methods=()),
-    "tensorrt": Quantizer("TensorRT", _ONNX, _tensorrt, float_text="", methods=()),
+    "tensorrt": Quantizer("TensorRT", _ONNX, _tensorrt, float_text="", methods=(), takes_name=_is_argument),
     "modelopt": Quantizer("ModelOpt", _ONNX, _modelopt, reason_for_float=_left_by_modelopt),
     "aimet": Quantizer("AIMET", _ONNX, _aimet),
 }

@@ -74,7 +74,7 @@ class _OnnxFile:
         for value in graph.input:
             if value.name not in constants:
                 inputs[value.name] = _shape(value, source)
-        nodes = [self._node(node, number) for number, node in enumerate(graph.node)]
+        nodes = [self._node(node) for node in graph.node]
         metadata = {entry.key: entry.value for entry in model.metadata_props}
         if model.producer_name:
             metadata.setdefault("producer", f"{model.producer_name} {model.producer_version}".strip())
@@ -92,10 +92,10 @@ class _OnnxFile:
                 raise FormatError(f"{source}: the name {str(text)[:40]} is not UTF-8; the file is damaged")
         return NodeGraph(source, nodes, constants, inputs, outputs, metadata)
 
-    def _node(self, node: Any, number: int) -> Node:
+    def _node(self, node: Any) -> Node:
         operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
         attributes = {attribute.name: self._attribute(attribute) for attribute in node.attribute}
-        return Node(operator, node.name or f"{node.op_type}_{number}", list(node.input), list(node.output) or [""], attributes)
+        return Node(operator, node.name, list(node.input), list(node.output) or [""], attributes)
 
     def _attribute(self, attribute: Any) -> Any:
         # Of onnx.AttributeProto: FLOAT 1, INT 2, STRING 3, TENSOR 4, FLOATS 6, INTS 7, STRINGS 8; graphs are not read.

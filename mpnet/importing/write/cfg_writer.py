@@ -10,6 +10,7 @@ from urllib.parse import quote
 import numpy as np
 
 from mpnet.formats.cfg.read import parse_cfg
+from mpnet.formats.cfg.tokens import MAX_LINE_CHARACTERS
 from mpnet.formats.weights import weights_content
 from mpnet.importing.graph import Array, Refused
 from mpnet.importing.heads import Head
@@ -113,22 +114,40 @@ class CfgWriter:
             raise Refused("joins the image itself, which has no form in a cfg")
         return ",".join(map(str, indices))
 
+    def list_sources(self, node_names: Collection[str], ambiguous_names: Collection[str]) -> tuple[dict[int, str], str]:
+        """Return the `source` of each layer, and why no layer has one, '' where they have.
+
+        Recipes for other programs name all nodes of the imported file or none, so one that cannot be named decides for all.
+
+        node_names: of the file's nodes. ambiguous_names: those that only mpnet gave, or that several nodes have.
+        """
+        sources = {}
+        for index, nodes in self.sources.items():
+            names = [name for name in dict.fromkeys(nodes) if name in node_names]
+            if any(name in ambiguous_names for name in names):
+                return {}, "not all nodes of the file have a name of their own"
+            if names:
+                sources[index] = ",".join(quote(name, safe=_PLAIN) for name in names)
+        if any(len(f"source={text}") > MAX_LINE_CHARACTERS for text in sources.values()):
+            return {}, f"names of nodes are longer than a line of a cfg, {MAX_LINE_CHARACTERS} characters"
+        return sources, ""
+
     def make_files(
-        self, net: dict[str, Any], extra_keys: dict[int, dict[str, Any]], source: str, source_names: Collection[str] = ()
+        self, net: dict[str, Any], extra_keys: dict[int, dict[str, Any]], source: str, sources: Mapping[int, str] | None = None
     ) -> WrittenCfg:
         """Return the files.
 
-        net:          keys of [net]. extra_keys: more keys by layer index.
-        source:       the imported file, for messages.
-        source_names: nodes of the file that a layer's `source` may name.
+        net:     keys of [net]. extra_keys: more keys by layer index.
+        source:  the imported file, for messages. sources: nodes of the file by layer index, as `list_sources` gives them.
         Raises: FormatError, where the cfg is refused.
         """
         lines = ["[net]", *(f"{key}={value}" for key, value in net.items()), ""]
         for index, section in enumerate(self.sections):
             comment = "".join(c if c.isprintable() and ord(c) < 127 else "?" for c in section.comment[:200])
             lines += [f"# {index}: {comment}"] if comment else [f"# {index}"]
-            names = [quote(name, safe=_PLAIN) for name in dict.fromkeys(self.sources.get(index, ())) if name in source_names]
-            keys = {**section.keys, **extra_keys.get(index, {}), **({"source": ",".join(names)} if names else {})}
+            keys = {**section.keys, **extra_keys.get(index, {})}
+            if sources and index in sources:
+                keys["source"] = sources[index]
             lines += [f"[{section.kind}]", *(f"{key}={value}" for key, value in keys.items()), ""]
         text = "\n".join(lines)
         network = parse_cfg(text, source)
