@@ -72,9 +72,9 @@ def print_command(line: str) -> None:
     console().print(line, style="bold", soft_wrap=True)
 
 
-def note(message: str) -> None:
-    """Print a remark on standard error, not to be mistaken for the result."""
-    console(stderr=True).print(one_line(message), style="dim")
+def note(message: str, screen: Console | None = None) -> None:
+    """Print a remark on standard error, not to be mistaken for the result. screen: what draws there already."""
+    (screen or console(stderr=True)).print(one_line(message), style="dim")
 
 
 def fail(message: str) -> int:

@@ -26,7 +26,7 @@ from mpnet.errors import ConfigError
 from mpnet.report.collect.operating_point import measure_operating_point
 from mpnet.report.text.analysis import print_checks
 from mpnet.report.text.run import print_run
-from mpnet.report.tracking import log_run, open_trackers, write_page
+from mpnet.report.tracking import log_run, open_trackers
 from mpnet.trial.experiment import run_experiment
 from mpnet.trial.verify import verify
 
@@ -86,23 +86,22 @@ def command(
         raise ConfigError("--engine is one engine for all layers, --backends several by preference; give one of both")
     check_backends(names)
     other = engine or (None if names[0] == ENGINE else names)
-    trackers = open_trackers(programs, spec.name)
-    report = run_experiment(spec, engine=other, force=force, command=command_line(), progress=progress(quiet))
-    result = report.deployed or report.result
-    if trackers:
-        page = write_page(result.folder, result.folder.with_name(f"{result.folder.name}.html"), progress(quiet))
-    for tracker in trackers:
-        log_run(tracker, result, page)
-    if report.reused and not quiet:
-        note(f"finished before, taken from {result.folder}; --force computes it again")
-    images, checks = verify(report.bench) if check else (0, ())
-    point = measure_operating_point(report)
-    if as_json:
-        verified = {"verification": {"images": images, "steps": [asdict(step) for step in checks]}} if check else {}
-        deployed = {} if point is None else {"operating_point": point}
-        print_json({**result.document, **verified, **deployed, "folder": str(result.folder), "reused": report.reused})
-    else:
-        print_run(report.result, report.baseline, console(), report.deployed, point)
-        if check:
-            print_checks(images, checks, console())
+    with open_trackers(programs, spec.name, note) as trackers:
+        report = run_experiment(spec, engine=other, force=force, command=command_line(), progress=progress(quiet))
+        result = report.deployed or report.result
+        if report.reused and not quiet:
+            note(f"finished before, taken from {result.folder}; --force computes it again")
+        images, checks = verify(report.bench) if check else (0, ())
+        point = measure_operating_point(report)
+        if as_json:
+            verified = {"verification": {"images": images, "steps": [asdict(step) for step in checks]}} if check else {}
+            deployed = {} if point is None else {"operating_point": point}
+            print_json({**result.document, **verified, **deployed, "folder": str(result.folder), "reused": report.reused})
+        else:
+            print_run(report.result, report.baseline, console(), report.deployed, point)
+            if check:
+                print_checks(images, checks, console())
+        if trackers:
+            page = result.folder.with_name(f"{result.folder.name}.html")
+            log_run(trackers, result, trackers.write_page(result.folder, page, progress(quiet)))
     return 0 if all(step.passed for step in checks) else 1

@@ -19,7 +19,7 @@ from mpnet.cli.options import (
     unlabelled_option,
     with_unlabelled,
 )
-from mpnet.cli.output import console, print_result, progress
+from mpnet.cli.output import console, note, print_result, progress
 from mpnet.cli.sweep_view import SweepView
 from mpnet.config.limits import MAX_THREADS
 from mpnet.errors import ConfigError
@@ -27,7 +27,7 @@ from mpnet.formats.documents import typed
 from mpnet.report.text.safety import print_forecast
 from mpnet.report.text.sweep import print_sweep
 from mpnet.report.text.sweep_status import print_salvaged, print_status
-from mpnet.report.tracking import SweepLog, open_trackers, write_page
+from mpnet.report.tracking import SweepLog, open_trackers
 from mpnet.sweep.choose.forecast import forecast
 from mpnet.sweep.choose.status import sweep_status
 from mpnet.sweep.run import SweepStart, run_sweep
@@ -122,36 +122,35 @@ def command(
     if only_forecast:
         print_result(forecast(spec, progress(quiet)), as_json, print_forecast)
         return
-    logs = [SweepLog(tracker) for tracker in open_trackers(programs, spec.name)]
-    with SweepView(console(stderr=True), quiet) as view:
+    screen = console(stderr=True)
+    with open_trackers(programs, spec.name, lambda message: note(message, screen)) as trackers:
+        log = SweepLog(trackers)
+        with SweepView(screen, quiet) as view:
 
-        def start(known: SweepStart) -> None:
-            view.start(known)
-            for log in logs:
+            def start(known: SweepStart) -> None:
+                view.start(known)
                 log.start(known)
 
-        def update(state: SweepState) -> None:
-            view.update(state)
-            for log in logs:
+            def update(state: SweepState) -> None:
+                view.update(state)
                 log.update(state)
 
-        result = run_sweep(
-            spec,
-            store=store,
-            workers=workers,
-            scheduler=scheduler,
-            yes=yes,
-            timed=not no_time,
-            command=command_line(),
-            on_start=start,
-            on_update=update,
-            progress=view.then(progress(quiet)),
-        )
-    if logs:
-        page = write_page(Path(result.store), Path(result.store).with_suffix(".html"), progress(quiet))
-    for log in logs:
-        log.end(result, page)
-    print_result(typed.as_json(result), as_json, lambda _, out: print_sweep(result, out))
+            result = run_sweep(
+                spec,
+                store=store,
+                workers=workers,
+                scheduler=scheduler,
+                yes=yes,
+                timed=not no_time,
+                command=command_line(),
+                on_start=start,
+                on_update=update,
+                progress=view.then(progress(quiet)),
+            )
+        print_result(typed.as_json(result), as_json, lambda _, out: print_sweep(result, out))
+        if trackers:
+            page = Path(result.store).with_suffix(".html")
+            log.end(result, trackers.write_page(Path(result.store), page, progress(quiet)))
     safety = result.safety
     if result.nearest is not None or (safety is not None and safety.is_asked and safety.safe is None):
         raise SystemExit(NOTHING_FITS)

@@ -7,11 +7,15 @@ Each is told parameters, measures by step, and files, where its own settings say
 from __future__ import annotations
 
 import math
+import sys
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Mapping, Protocol, Sequence
 
+from mpnet.errors import MpnetError
 from mpnet.formats.files.atomic import write_text
+from mpnet.messages import reason_of
 from mpnet.packages import require, requirements
 from mpnet.progress import Progress, silent
 from mpnet.trial.result import Result
@@ -128,31 +132,90 @@ def open_tracker(program: str, name: str) -> Tracker:
     return TRACKERS[program](name)
 
 
-def open_trackers(programs: Sequence[str], name: str) -> list[Tracker]:
-    """Open a run of that name in each program, none twice."""
-    return [open_tracker(program, name) for program in dict.fromkeys(programs)]
+class Trackers:
+    """The tracking programs of one run or sweep, closed at the end of a `with` block however that is left.
 
-
-def write_page(source: Path, path: Path, progress: Progress = silent) -> Path:
-    """Write the report of a finished run or sweep to `path`, for trackers to keep.
-
-    Raises: as `report.collect.report.collect`.
+    Results do not hang on them: a program that fails is one note, and is told nothing afterwards. What they print goes to
+    standard error, for a document may stand on standard output.
     """
-    from mpnet.report.collect.report import collect  # brings what only pages need
-    from mpnet.report.html.page import render
 
-    write_text(path, render(collect([source], progress=progress)))
-    return path
+    def __init__(self, on_note: Callable[[str], None]) -> None:
+        self._open: dict[str, Tracker] = {}
+        self._on_note = on_note
+
+    def __enter__(self) -> Trackers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.tell(lambda tracker: tracker.close())
+        self._open.clear()
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def open(self, program: str, name: str) -> None:
+        """Open a run of that name. Raises: ConfigError where the program is missing."""
+        try:
+            with redirect_stdout(sys.stderr):
+                self._open[program] = open_tracker(program, name)
+        except MpnetError:
+            raise
+        except Exception as error:  # their own classes of errors have no other ancestor in common
+            self._note_failure(program, error)
+
+    def tell(self, call: Callable[[Tracker], object]) -> None:
+        """Call something with each program that has not failed."""
+        for program, tracker in list(self._open.items()):
+            try:
+                with redirect_stdout(sys.stderr):
+                    call(tracker)
+            except Exception as error:
+                del self._open[program]
+                self._note_failure(program, error)
+
+    def _note_failure(self, program: str, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {reason_of(error)}"
+        self._on_note(f"--log {program}: failed ({reason}); it is told nothing more, the results are as without it")
+
+    def write_page(self, source: Path, path: Path, progress: Progress = silent) -> Path | None:
+        """Write the report of a finished run or sweep to `path`, for trackers to keep; None, with a note, where that fails."""
+        try:
+            from mpnet.report.collect.report import collect  # brings what only pages need
+            from mpnet.report.html.page import render
+
+            write_text(path, render(collect([source], progress=progress)))
+        except (MpnetError, ImportError) as error:
+            self._on_note(f"--log: has no page of the report: {error}")
+            return None
+        return path
 
 
-def log_run(tracker: Tracker, result: Result, page: Path) -> None:
+def open_trackers(programs: Sequence[str], name: str, on_note: Callable[[str], None]) -> Trackers:
+    """Open a run of that name in each program, none twice.
+
+    on_note: is told in one line of a program that fails, now or later.
+    Raises: ConfigError where a program is missing.
+    """
+    trackers = Trackers(on_note)
+    for program in dict.fromkeys(programs):
+        trackers.open(program, name)
+    return trackers
+
+
+def log_run(trackers: Trackers, result: Result, page: Path | None) -> None:
     """Log a finished run: what it was, its measures and costs, result.json and the page of its report."""
     run = result.run
-    tracker.parameters(_parameters(run.name, run.precision.key, run.digests))
-    tracker.measures(_finite({**result.measures, **run.cost}), 0)
-    tracker.file(result.folder / "result.json")
-    tracker.file(page)
-    tracker.close()
+    parameters = _parameters(run.name, run.precision.key, run.digests)
+    measures = _finite({**result.measures, **run.cost})
+
+    def tell(tracker: Tracker) -> None:
+        tracker.parameters(parameters)
+        tracker.measures(measures, 0)
+        tracker.file(result.folder / "result.json")
+        if page is not None:
+            tracker.file(page)
+
+    trackers.tell(tell)
 
 
 def _parameters(name: str, precision: str, digests: Mapping[str, str | None]) -> dict[str, str]:
@@ -160,10 +223,10 @@ def _parameters(name: str, precision: str, digests: Mapping[str, str | None]) ->
 
 
 class SweepLog:
-    """A sweep for one tracker: every trial's objectives as a step, the size of the front as it grows, the choice at the end."""
+    """A sweep for trackers: every trial's objectives as a step, the size of the front as it grows, the choice at the end."""
 
-    def __init__(self, tracker: Tracker) -> None:
-        self._tracker = tracker
+    def __init__(self, trackers: Trackers) -> None:
+        self._trackers = trackers
         self._names: tuple[str, ...] = ()
         self._logged, self._counted = 0, -math.inf
         self._start: SweepStart | None = None
@@ -175,28 +238,33 @@ class SweepLog:
 
     def update(self, state: SweepState) -> None:
         """Log new trials, and now and then the size of the front."""
-        for trial in state.trials.iterate_from(self._logged):
+        for trial in state.trials.iterate_from(self._logged) if self._trackers else ():
             self._logged += 1
-            self._tracker.measures(_finite({name: trial.get(name) for name in self._names}), self._logged)
+            self._measures({name: trial.get(name) for name in self._names})
         now = time.monotonic()
-        if self._start is not None and state.trials and now - self._counted >= FRONT_SECONDS:
+        if self._trackers and self._start is not None and state.trials and now - self._counted >= FRONT_SECONDS:
             from mpnet.sweep.choose.findings import front_of  # runs do without sweeps
 
             self._counted = now
-            self._tracker.measures({"front": float(len(front_of(self._start.problem, state.trials)))}, self._logged)
+            self._measures({"front": len(front_of(self._start.problem, state.trials))})
 
-    def end(self, result: SweepResult, page: Path) -> None:
+    def end(self, result: SweepResult, page: Path | None) -> None:
         """Log the end of a sweep. result: what it found. page: of its report."""
         from mpnet.sweep.choose.recommend import named_configurations
 
         picks = {f"pick.{name}": pick.precision for name, pick in named_configurations(result).items()}
         chosen = result.recommended or result.best
         precision = chosen.precision if chosen else ""
-        self._tracker.parameters({**_parameters(result.name, precision, {}), "strategy": result.strategy, **picks})
-        self._tracker.measures({"front": float(len(result.front))}, self._logged)
-        self._tracker.file(Path(result.store))
-        self._tracker.file(page)
-        self._tracker.close()
+        parameters = {**_parameters(result.name, precision, {}), "strategy": result.strategy, **picks}
+        self._trackers.tell(lambda tracker: tracker.parameters(parameters))
+        self._measures({"front": len(result.front)})
+        for path in (Path(result.store), page):
+            if path is not None:
+                self._trackers.tell(lambda tracker, path=path: tracker.file(path))
+
+    def _measures(self, values: Mapping[str, float | None]) -> None:
+        figures, step = _finite(values), self._logged
+        self._trackers.tell(lambda tracker: tracker.measures(figures, step))
 
 
 def _finite(values: Mapping[str, float | None]) -> dict[str, float]:

@@ -70,6 +70,109 @@ def test_every_trial_of_a_sweep_is_a_step(mpnet: Mpnet, experiment: Path, tracke
     assert tracker.is_closed
 
 
+class ServerError(Exception):
+    """A tracking program's own: no OSError, no error of mpnet."""
+
+
+class FailingTracker(RecordingTracker):
+    """A program that prints, and fails in one of its calls, from the third of them on."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__()
+        self.call, self.calls = call, 0
+        self.fail_in("open")
+
+    def fail_in(self, call: str) -> None:
+        print("View your run at http://127.0.0.1:9")
+        self.calls += 1
+        if call == self.call and (call != "measures" or len(self.steps) > 1):
+            raise ServerError("API request failed:\nconnection refused")
+
+    def parameters(self, values: Any) -> None:
+        self.fail_in("parameters")
+        super().parameters(values)
+
+    def measures(self, values: Any, step: int) -> None:
+        self.fail_in("measures")
+        super().measures(values, step)
+
+    def file(self, path: Path) -> None:
+        self.fail_in("file")
+
+    def close(self) -> None:
+        self.fail_in("close")
+
+
+NOTE = "failed (ServerError: API request failed:\\nconnection refused); it is told nothing more, the results are as without it"
+
+
+@pytest.mark.parametrize("call", ["open", "parameters", "measures", "file", "close"])
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_a_program_that_fails_is_one_note_and_takes_no_result_with_it(
+    command: str, call: str, mpnet: Mpnet, experiment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = FailingTracker("")
+    failing.call, working = call, RecordingTracker()
+
+    def open_tracker(program: str, name: str) -> RecordingTracker:
+        if program == "wandb":
+            return working
+        failing.fail_in("open")
+        return failing
+
+    monkeypatch.setattr(tracking, "open_tracker", open_tracker)
+    if command == "run" and call == "measures":
+        failing.steps = [(0, {}), (0, {})]
+    arguments = (command, experiment, *(SWEEP if command == "sweep" else ()), "--json")
+    process = mpnet(*arguments, "--log", "mlflow", "--log", "wandb")
+    document = document_of(process)  # nothing else stands on standard output
+    assert process.stderr.count("--log mlflow: ") == process.stderr.count(f"--log mlflow: {NOTE}") == 1
+    assert "Traceback" not in process.stderr
+    failed_after = failing.calls
+    assert working.is_closed  # the other one is told all
+    assert len(working.files) == 2
+    assert working.parameters_kept["precision"]
+    again = document_of(mpnet(*arguments))
+    trials = "trials" if command == "sweep" else "metrics"
+    assert again[trials] == document[trials]
+    assert failing.calls == failed_after
+
+
+def test_a_tracker_that_fails_leaves_the_exit_status_of_a_sweep(
+    mpnet: Mpnet, experiment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "open_tracker", lambda program, name: FailingTracker("open"))
+    limits = ("--set", "sweep.constraints={ap_drop: 0, weight_bytes: 1}")
+    process = mpnet("sweep", experiment, *SWEEP, *limits, "--log", "mlflow")
+    assert process.returncode == 1  # nothing fits, which the result says
+    assert process.stderr.count(NOTE) == 1
+
+
+def test_an_interrupted_sweep_closes_its_tracker(
+    mpnet: Mpnet, experiment: Path, tracker: RecordingTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(values: Any, step: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tracker, "measures", interrupt)
+    process = mpnet("sweep", experiment, *SWEEP, "--log", "mlflow")
+    assert process.returncode == 130
+    assert tracker.is_closed
+
+
+def test_a_page_that_cannot_be_written_is_one_note(
+    mpnet: Mpnet, experiment: Path, tracker: RecordingTracker, tmp_path: Path
+) -> None:
+    document = document_of(mpnet("run", experiment, "--json"))
+    folder = experiment.parent / document["folder"]
+    folder.with_name(f"{folder.name}.html").mkdir()
+    process = mpnet("run", experiment, "--json", "--log", "mlflow")
+    assert document_of(process)["metrics"] == document["metrics"]
+    assert process.stderr.count("--log: has no page of the report: ") == 1
+    assert [path.name for path in tracker.files] == ["result.json"]
+    assert tracker.is_closed
+
+
 def test_a_program_that_is_missing_is_one_line(mpnet: Mpnet, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking, "requirements", lambda *names: ("no-such-package>=1",))
     process = mpnet("run", experiment, "--log", "wandb")
