@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import socket
+import sys
 import threading
 import time
 from base64 import b64encode
@@ -32,6 +34,13 @@ GRACE_SECONDS = 10.0
 """How long the last page can still be fetched after the sweep has ended."""
 BEAT_SECONDS = 15.0
 """Time between two signs of life to a browser while nothing changes."""
+LOOKS = 5
+"""Looks at the store that may fail one after the other: files and memory of the machine may be short for a moment."""
+READ_SECONDS = 10.0
+"""How long a request may take to come, and a browser to take a part of a page."""
+MOST_STRANGERS, MOST_READERS = 32, 64
+"""Connections at a time: of whoever has not shown the token yet, the oldest of which gives way, and of those that have."""
+_PART_BYTES = 1 << 16
 END_STATES = ("finished", "stopped")
 
 _SCRIPT = """
@@ -88,10 +97,9 @@ class LiveReport:
         self._pages: dict[tuple[int, str], str] = {}
         self._rendering = threading.Lock()
         try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, self))
+            self._server = _Server(("127.0.0.1", port), partial(_Handler, self))
         except OSError as error:
             raise ConfigError(f"--port {port}: {error.strerror or error}; name another, or leave it out") from None
-        self._server.daemon_threads = True
 
     @property
     def address(self) -> str:
@@ -102,10 +110,11 @@ class LiveReport:
         """Serve until the sweep has ended and open pages have shown that."""
         thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
+        failed_looks = 0
         try:
             while self._status.state not in END_STATES:
                 time.sleep(POLL_SECONDS)
-                self._look()
+                failed_looks = self._look(failed_looks)
             deadline = time.monotonic() + GRACE_SECONDS
             with self._changed:
                 self._changed.notify_all()
@@ -116,22 +125,32 @@ class LiveReport:
             self._server.shutdown()
             self._server.server_close()
 
-    def _look(self) -> None:
-        status = sweep_status(self._store, self._sweep)
+    def _look(self, failed_looks: int) -> int:
+        """Look at the store. Return how many looks have failed since one did not. Raises: MpnetError of the last of LOOKS."""
+        try:
+            status = sweep_status(self._store, self._sweep)
+        except MpnetError:
+            if failed_looks + 1 >= LOOKS:
+                raise
+            return failed_looks + 1
         if status_text(status) != status_text(self._status):
             with self._changed:
                 self._status = status
                 self._version += 1
                 self._changed.notify_all()
+        return 0
 
     def answer(self, handler: _Handler) -> None:
         """Answer one GET. Anything without the token, or under another machine's name, is not there."""
-        _, token, *segments = handler.path.partition("?")[0].split("/")
+        root, _, path = handler.path.partition("?")[0].partition("/")  # `*` and `foo` have no slash
+        token, slash, page = path.partition("/")
         port = self._server.server_port
         is_own_host = handler.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
-        page = "/".join(segments)
-        if not is_own_host or not secrets.compare_digest(token.encode(), self._token.encode()) or not segments:
+        is_reader = is_own_host and secrets.compare_digest(token.encode(), self._token.encode()) and bool(slash) and not root
+        if not is_reader:
             handler.send_error(404)
+        elif not self._server.admit(handler.connection):
+            handler.send_error(503)
         elif page == "":
             script = b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
             policy = (
@@ -182,8 +201,57 @@ class LiveReport:
                 return
 
 
+class _Server(ThreadingHTTPServer):
+    """A server with few connections, which nobody can fill who does not know the token."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: Any) -> None:
+        self._strangers: dict[socket.socket, None] = {}
+        self._readers: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Let a thread serve a connection; the oldest that has not shown the token ends where there are too many."""
+        with self._lock:
+            while len(self._strangers) >= MOST_STRANGERS:
+                oldest = next(iter(self._strangers))
+                del self._strangers[oldest]
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and closes it
+            self._strangers[request] = None
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no more threads
+            self.shutdown_request(request)
+
+    def admit(self, request: socket.socket) -> bool:
+        """Count a connection that has shown the token among the readers; False where there are too many."""
+        with self._lock:
+            if len(self._readers) >= MOST_READERS:
+                return False
+            self._strangers.pop(request, None)
+            self._readers.add(request)
+            return True
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._lock:
+            self._strangers.pop(request, None)
+            self._readers.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of connections that break; a fault of this program is printed."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One request. Everything but GET is refused by the base class."""
+
+    timeout = READ_SECONDS
 
     def __init__(self, live: LiveReport, *arguments: Any) -> None:
         self._live = live
@@ -203,7 +271,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("Content-Security-Policy", policy)
         self.end_headers()
-        self.wfile.write(content)
+        for start in range(0, len(content), _PART_BYTES):  # each has its time: a slow line is no dead one
+            self.wfile.write(content[start : start + _PART_BYTES])
 
     def log_message(self, format: str, *values: object) -> None:
         """Log nothing: addresses hold the token."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from mpnet.errors import ConfigError
+from mpnet.errors import ConfigError, StoreError
 from mpnet.report import live
 from mpnet.report.live import LiveReport
 from mpnet.sweep.store import Trial, TrialStore
@@ -110,3 +113,78 @@ def test_a_port_that_is_taken_is_one_line(served: LiveReport, store: Path) -> No
     port = urlsplit(served.address).port or 0
     with pytest.raises(ConfigError, match=rf"--port {port}: "):
         LiveReport(store, port=port)
+
+
+def connect(page: LiveReport) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", urlsplit(page.address).port or 0), timeout=30)
+
+
+def test_whoever_lacks_the_token_cannot_fill_the_server(served: LiveReport) -> None:
+    with ExitStack() as stack:
+        idle = [stack.enter_context(connect(served)) for _ in range(live.MOST_STRANGERS + 20)]
+        for connection in idle[::2]:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: ")
+        assert answer(served)[0] == 200
+        assert "<h1" in answer(served, "report")[1]
+        assert idle[0].recv(1) == b""  # the oldest gave way
+
+
+def test_a_request_that_does_not_come_is_not_waited_for(served: LiveReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live._Handler, "timeout", 0.1)
+    with connect(served) as silent, connect(served) as half:
+        half.sendall(b"GET / HTTP/1.1\r\nHost: ")
+        assert silent.recv(1) == half.recv(1) == b""
+
+
+def test_readers_are_counted_and_leave(served: LiveReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST_READERS", 1)
+    stream = http.client.HTTPConnection("127.0.0.1", urlsplit(served.address).port or 0, timeout=30)
+    stream.request("GET", urlsplit(served.address).path + "events")
+    events = stream.getresponse()
+    assert answer(served)[0] == 503
+    monkeypatch.setattr(live, "MOST_READERS", 2)
+    assert any(answer(served)[0] == 200 for _ in range(100))  # as soon as the server knows that the last one left
+    events.close()
+
+
+@pytest.mark.parametrize(
+    "line", ["GET * HTTP/1.1", "GET foo HTTP/1.1", "GET  HTTP/1.1", "GET / HTTP/9", "GET", "\xff\xfe /", "* *"]
+)
+def test_odd_request_lines_are_answered_and_say_nothing_in_the_terminal(
+    line: str, served: LiveReport, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with connect(served) as connection:
+        connection.sendall(line.encode("latin-1") + b"\r\n\r\n")
+        with connection.makefile("rb") as stream:
+            reply = stream.read()
+    assert b"Error code: 40" in reply or b"Error code: 505" in reply
+    with connect(served) as connection:  # leaves before it is answered
+        connection.sendall(line.encode("latin-1") + b"\r\n\r\n")
+    assert answer(served)[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def fail_looks(monkeypatch: pytest.MonkeyPatch, failures: int) -> None:
+    """Let so many looks at the store fail, one after the other."""
+    read, left = live.sweep_status, iter(range(failures))
+
+    def sweep_status(*arguments: Any) -> Any:
+        if next(left, None) is not None:
+            raise StoreError("s.sqlite: cannot be opened (Too many open files)")
+        return read(*arguments)
+
+    monkeypatch.setattr(live, "sweep_status", sweep_status)
+
+
+def test_a_look_at_the_store_that_fails_is_tried_again(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = LiveReport(store)
+    fail_looks(monkeypatch, live.LOOKS - 1)
+    end(store)
+    page.serve()  # until the end that it sees
+
+
+def test_a_store_that_stays_away_ends_the_page(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = LiveReport(store)
+    fail_looks(monkeypatch, live.LOOKS)
+    with pytest.raises(StoreError, match="Too many open files"):
+        page.serve()

@@ -336,6 +336,25 @@ def test_trials_that_are_not_merged_are_read_where_nothing_can_be_written(store_
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == contents
 
 
+def test_a_process_that_can_open_no_file_is_told_so(store_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with closing(sqlite3.connect(store_path)) as writer:
+        writer.execute("CREATE TABLE unmerged (number)")  # so that there is a log
+        descriptors: list[int] = []
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, limits[1]))
+            with suppress(OSError):
+                while True:
+                    descriptors.append(os.open("/dev/null", os.O_RDONLY))
+            with pytest.raises(StoreError, match="Too many open files"):
+                sweep_status(store_path)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 def test_notes_are_held_to_what_sweeps_write(store_path: Path) -> None:
     """What the schema describes is what is written: a store of today reads without a word."""
     with TrialStore.read(store_path) as store:

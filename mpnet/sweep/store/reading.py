@@ -35,6 +35,8 @@ def open_for_reading(path: Path, busy_seconds: float, stack: ExitStack) -> sqlit
     if not unmerged:
         # Where nothing can be made, nobody writes.
         return _connect(path, "immutable=1", busy_seconds, stack)
+    with open(path, "rb"):  # a process that can open no file is told so, and not that there is no temporary folder
+        pass
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mpnet-store-")))
     for name in (wal, Path(os.path.realpath(path))):
         shutil.copyfile(name, folder / ("store-wal" if name == wal else "store"))
