@@ -100,6 +100,16 @@ def bytes_text(size: float) -> str:
     return count_text(size, "B")
 
 
+def cell_text(text: str) -> str:
+    """Write a text as a cell of CSV: one that a spreadsheet would take for a formula begins with an apostrophe."""
+    return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def plot_text(text: str) -> str:
+    """Write a text for matplotlib, to which dollars are mathematics."""
+    return text.replace("$", r"\$")
+
+
 def limits_text(limits: Mapping[str, float]) -> str:
     """Write a sweep's limits by key: `ap_drop 3, weight_bytes 2,000,000`."""
     return ", ".join(f"{key} {limit:{',.0f' if float(limit).is_integer() else ',g'}}" for key, limit in limits.items())

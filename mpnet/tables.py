@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-from mpnet.messages import count_text, number_text
+from mpnet.messages import count_text, number_text, plot_text
 from mpnet.packages import require, requirements
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Table(Tabular):
             raise ConfigError(f"{self.title or 'this table'}: has nothing to draw; `to_pandas()` gives its figures")
         if axes is None:
             _, axes = pyplot.subplots(figsize=(7, 4.5 if chart.cost else max(2.5, 0.25 * len(self))), layout="constrained")
-        values, labels = self.columns[chart.value], [str(label) for label in self.columns[chart.label]]
+        values, labels = self.columns[chart.value], [plot_text(str(label)) for label in self.columns[chart.label]]
         ends = None
         if chart.low:
             ends = [
@@ -109,14 +109,14 @@ class Table(Tabular):
             for cost, value, label in zip(costs, values, labels, strict=True):
                 if label:
                     axes.annotate(label, (cost, value), textcoords="offset points", xytext=(6, -10))
-            axes.set_xlabel(chart.cost)
-            axes.set_ylabel(chart.value)
+            axes.set_xlabel(plot_text(chart.cost))
+            axes.set_ylabel(plot_text(chart.value))
         else:
             axes.barh(range(len(labels)), values, xerr=ends, capsize=3)
             axes.set_yticks(range(len(labels)), labels)
             axes.invert_yaxis()  # the first row on top, as in the table
-            axes.set_xlabel(chart.value)
-        axes.set_title(self.title)
+            axes.set_xlabel(plot_text(chart.value))
+        axes.set_title(plot_text(self.title))
         return axes
 
 

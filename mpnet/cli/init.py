@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -87,6 +88,6 @@ def command(
     without = f" ({dataset.unlabelled} without labels)" if dataset.unlabelled else ""
     console().print(
         f"{target}: {counted(len(dataset.images))}{without}, {counted(len(dataset.box), 'labelled object')}, "
-        f"{len(dataset.names)} classes. Next: mpnet run {target}",
+        f"{len(dataset.names)} classes. Next: mpnet run {shlex.quote(str(target))}",
         soft_wrap=True,
     )

@@ -11,6 +11,7 @@ from typing import Mapping, Sequence
 
 from mpnet.formats.documents.json_text import finite
 from mpnet.formats.files.atomic import write_text
+from mpnet.messages import cell_text
 from mpnet.report.data import figures
 from mpnet.report.data.report_data import ReportData
 from mpnet.report.html import svg
@@ -40,10 +41,10 @@ def _write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
 
 
 def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
-    """Return columns as CSV, one line per row; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """Return columns as CSV, one line per row, without formulas."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(map(cell_text, columns))
     for row in zip(*columns.values(), strict=True):
         writer.writerow([_cell(value) for value in row])
     return stream.getvalue()
@@ -56,6 +57,6 @@ def json_text(columns: Mapping[str, Sequence[object]]) -> str:
 
 def _cell(value: object) -> object:
     value = finite(value)
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + value
+    if isinstance(value, str):
+        return cell_text(value)
     return "" if value is None else value

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -129,7 +130,8 @@ def _unknown_configuration(path: Path, store: TrialStore, record: Record | None,
         for failure in store.find_failed(context, [key]):
             return StoreError(f"{path}: configuration {key} failed: {failure.reason}; choose another one")
     suggestions = get_close_matches(key, (RECOMMENDED, *PICK_RULES, "baseline", CHOSEN), n=1)
-    remedy = f"did you mean {suggestions[0]!r}?" if suggestions else f"`mpnet sweep --status {path}` lists its sweeps"
+    command = f"mpnet sweep --status {shlex.quote(str(path))}"
+    remedy = f"did you mean {suggestions[0]!r}?" if suggestions else f"`{command}` lists its sweeps"
     return StoreError(f"{path}: configuration {key[:80]!r} is not in the store, which has {example} and others; {remedy}")
 
 

@@ -24,6 +24,7 @@ from mpnet.errors import ConfigError, StoreError
 from mpnet.formats.documents.typed import as_json
 from mpnet.formats.files.atomic import atomic_path
 from mpnet.json_values import JsonObject
+from mpnet.messages import cell_text
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE
 from mpnet.packages import require, requirements
@@ -173,7 +174,7 @@ def _write_parquet(table: TrialTable, path: Path) -> None:
 def _schema(table: TrialTable) -> pyarrow.Schema:
     import pyarrow as pa
 
-    fields = [pa.field(_KEY, pa.string()), pa.field(_OPTIONS, pa.dictionary(pa.int8(), pa.string()))]
+    fields = [pa.field(_KEY, pa.string()), pa.field(_OPTIONS, pa.dictionary(pa.int32(), pa.string()))]
     fields += [pa.field(name, pa.dictionary(pa.int8(), pa.string())) for name in table.layers]
     fields += [pa.field(name, pa.float64()) for name in table.measures]
     return pa.schema(fields, metadata={"mpnet": json.dumps(table.metadata)})
@@ -193,7 +194,7 @@ def _batches(table: TrialTable) -> Iterator[pyarrow.RecordBatch]:
         layers = position[letters.reshape(len(chunk), len(table.layers))]
         arrays = [
             pa.array([trial.key for trial in chunk]),
-            pa.DictionaryArray.from_arrays(np.full(len(chunk), texts.index(options), np.int8), pa.array(texts)),
+            pa.DictionaryArray.from_arrays(np.full(len(chunk), texts.index(options), np.int32), pa.array(texts)),
             *(pa.DictionaryArray.from_arrays(np.ascontiguousarray(column), names) for column in layers.T),
             *(pa.array([trial.get(name) for trial in chunk], from_pandas=True) for name in table.measures),
         ]
@@ -203,9 +204,10 @@ def _batches(table: TrialTable) -> Iterator[pyarrow.RecordBatch]:
 def _write_csv(table: TrialTable, path: Path) -> None:
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(table.columns)
+        writer.writerow(map(cell_text, table.columns))
         for options, chunk in table.chunks():
             for trial in chunk:
                 layers = (BY_CODE[code].name for code in split_key(trial.key)[0])
-                figures = (trial.values.get(name) for name in table.measures)
-                writer.writerow([trial.key, options, *layers, *("" if value is None else repr(value) for value in figures)])
+                values = (trial.values.get(name) for name in table.measures)
+                figures = ("" if value is None else repr(value) for value in values)
+                writer.writerow([trial.key, cell_text(options), *layers, *figures])

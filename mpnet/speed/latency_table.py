@@ -10,6 +10,7 @@ measured as well.
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Iterable, Mapping
@@ -84,7 +85,7 @@ class LatencyTable:
         if self.network != network.digest:
             raise ConfigError(
                 f"sweep.latency: the table is of another network (digest {self.network[:12]}, this one's is "
-                f"{network.digest[:12]}); make one with `mpnet profile {network.source}`"
+                f"{network.digest[:12]}); make one with `mpnet profile {shlex.quote(network.source)}`"
             )
         missing = [name for name in precisions if name not in self.precisions]
         if missing:

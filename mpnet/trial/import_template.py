@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from mpnet.formats.documents.experiment_writer import format_flow, quantization_keys, quote
 from mpnet.importing import Imported
 from mpnet.messages import one_line
@@ -22,7 +24,7 @@ def import_template(name: str, imported: Imported) -> str:
     data = {"format": "imagefolder" if classifier else "yolo", "images": "images/", "labels": labels}
     files = {key: quote(f"{name}.{key}") for key in ("cfg", "weights", "names")}
     detection = {"resize": imported.pixels.resize, "nms": imported.nms}
-    shown = one_line(name)
+    file_name = shlex.quote(one_line(f"{name}.yaml"))
     notes = "".join(f"# {one_line(line, 10_000)}\n" for line in imported.notes if line)
     quantization = sweep = ""
     # What a quantised model's file says stays.
@@ -34,7 +36,7 @@ def import_template(name: str, imported: Imported) -> str:
             f"  objectives: {format_flow(default_objectives(task_of(network), labelled=True))}\n"
         )
     return (
-        f"# Written by `mpnet import`; name your images, then `mpnet run {shown}.yaml` or `mpnet sweep {shown}.yaml`.\n"
+        f"# Written by `mpnet import`; name your images, then `mpnet run {file_name}` or `mpnet sweep {file_name}`.\n"
         f"# Without labels: data: {{unlabelled: images/}}.\n{notes}name: {quote(name)}\nmodel: {format_flow(files)}\n"
         f"data: {format_flow(data)}\ndetection: {format_flow(detection)}\n{quantization}{sweep}output: runs/\n"
     )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping
@@ -20,6 +21,7 @@ from mpnet.formats.images.read import SUFFIXES, unread_kinds
 from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.labels.dataset import dataset_of
 from mpnet.formats.weights import open_weights
+from mpnet.messages import one_line
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import USUAL_NAMES
 from mpnet.model.selectors import layer_groups
@@ -181,15 +183,16 @@ def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engin
         f"detection: {format_flow({'resize': network.resize, 'confidence': 0.005, 'nms': 0.45})}\n"
     )
     mode, precisions = _quantization(network, engine)
+    file_name = shlex.quote(one_line(target.name))
     return f"""{_PAGE}#
-#   mpnet run {target.name}       this file's own precisions beside fp32
-#   mpnet sweep {target.name}     which layers may be lowered, and what to take
+#   mpnet run {file_name}       this file's own precisions beside fp32
+#   mpnet sweep {file_name}     which layers may be lowered, and what to take
 {name}
 {model}
 {limit}
 {data}
 {fit}# The groups of layers of this network: {groups}.
-# `mpnet show {target.name}` lists what selects each layer.
+# `mpnet show {file_name}` lists what selects each layer.
 {start}
 # Ranges of activations: dynamic measures them per image; calibrated finds them once, on some of the images above.
 {mode}

@@ -16,6 +16,7 @@ from mpnet.errors import StoreError
 from mpnet.sweep.store import TrialStore
 from tests.cli.conftest import Mpnet, document_of, run_program
 from tests.networks import write_experiment
+from tests.report.made_store import CONTEXT, SUBJECT, make_store
 
 OPTIONS = "{quantization: {weights.granularity: [per_tensor, per_channel]}}"
 SWEEP = f"sweep={{strategy: one_at_a_time, precisions: [fp32, int8], holdout: 0, space: {OPTIONS}}}"
@@ -75,6 +76,38 @@ def test_parquet_and_data_frames_have_the_same(mpnet: Mpnet, swept: dict[str, An
             assert {name: row_of[key][name] for name in values} == values
     layers = [name for name in table.column_names if name.startswith("conv-")]
     assert {value for name in layers for value in table[name].to_pylist()} == {"fp32", "int8"}
+
+
+@pytest.fixture
+def store_of_many_options(tmp_path: Path) -> Path:
+    """Return a store of 130 option sets with one trial each, whose layers have names that a spreadsheet would compute."""
+    path = make_store(tmp_path / "many.sqlite", count=1)
+    with TrialStore.open(path, SUBJECT) as store:
+        [trial] = store.trials(store.document("sweep")["contexts"][0])
+        contexts = []
+        for number in range(130):
+            identity = {**CONTEXT["identity"], "options": {"number": number}}
+            contexts.append(store.context({**CONTEXT, "identity": identity, "options": f"=options({number})"}))
+            store.add(contexts[-1], [trial])
+        names = [f"@SUM({index})" for index in range(len(trial.key))]
+        layers = [{"index": index, "name": name, "parameters": 1} for index, name in enumerate(names)]
+        store.set_note("sweep", json.dumps({**store.document("sweep"), "contexts": contexts, "layers": layers}))
+    return path
+
+
+def test_a_csv_holds_no_formula(mpnet: Mpnet, store_of_many_options: Path, tmp_path: Path) -> None:
+    assert document_of(mpnet("export", store_of_many_options, "-o", tmp_path / "t.csv", "--json"))["trials"] == 130
+    with open(tmp_path / "t.csv", encoding="utf-8", newline="") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
+    assert {"'@SUM(0)", "'=options(129)"} <= set(cells)
+
+
+def test_more_option_sets_than_a_byte_counts_are_kept_apart(mpnet: Mpnet, store_of_many_options: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert mpnet("export", store_of_many_options, "-o", tmp_path / "t.parquet").returncode == 0
+    table = parquet.read_table(tmp_path / "t.parquet")
+    assert table["options"].to_pylist() == [f"=options({number})" for number in range(130)]
 
 
 def test_a_table_of_nothing_is_said(mpnet: Mpnet, swept: dict[str, Any], experiment: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import cv2
@@ -86,6 +87,18 @@ def test_what_it_writes_runs(mpnet: Mpnet, user_folder: Path, images: tuple[str,
     # A result finds its images again.
     compared = document_of(mpnet("compare", run["folder"], run["folder"], "--draws", 100, "-q", "--json"))
     assert compared["missing"] in (None, "")
+
+
+@pytest.mark.parametrize("name", ["my net.yaml", "x;$(touch y).yaml", "two\nlines: 1.yaml"])
+def test_commands_for_any_file_name_are_one_word_to_a_shell(name: str, mpnet: Mpnet, user_folder: Path) -> None:
+    process = mpnet("init", *MODEL, "--images", "street.data", "-o", name)
+    assert shlex.split(process.stdout.split(" Next: ")[1]) == ["mpnet", "run", name]
+    lines = (user_folder / name).read_text(encoding="utf-8").splitlines()
+    shown = name.replace("\n", r"\n")
+    for command in ("run", "sweep"):
+        [line] = [line for line in lines if line.startswith(f"#   mpnet {command} ")]
+        assert shlex.split(line.removeprefix("#").split("     ")[0]) == ["mpnet", command, shown]
+    assert mpnet("show", name).returncode == 0
 
 
 @pytest.mark.slow

@@ -60,8 +60,8 @@ def test_figures_and_data_are_written_side_by_side(tmp_path: Path) -> None:
 
 
 def test_cells_that_look_like_formulas_are_defused() -> None:
-    text = csv_text({"name": ["=1+1", "plain", 'a "b", c'], "value": [-1.5, math.nan, math.inf]})
-    assert list(csv.reader(io.StringIO(text))) == [["name", "value"], ["'=1+1", "-1.5"], ["plain", ""], ['a "b", c', ""]]
+    text = csv_text({"@name": ["=1+1", "plain", 'a "b", c'], "value": [-1.5, math.nan, math.inf]})
+    assert list(csv.reader(io.StringIO(text))) == [["'@name", "value"], ["'=1+1", "-1.5"], ["plain", ""], ['a "b", c', ""]]
     assert json.loads(json_text({"value": [math.nan, np.float64(2.5)]})) == {"value": [None, 2.5]}
 
 

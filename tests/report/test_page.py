@@ -7,7 +7,9 @@ import base64
 import hashlib
 import json
 import re
+import shlex
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
@@ -211,6 +213,14 @@ def test_the_threshold_in_use_has_a_section_where_it_is_known() -> None:
     assert "correct detections (%)" in parsed.text
     assert "missed entirely" in parsed.text
     assert "In use, at score" not in Text(page.render(report_data())).text
+
+
+def test_commands_on_the_page_are_one_word_each_to_a_shell() -> None:
+    data = report_data()
+    data = replace(data, source="my runs/x;$(touch y).sqlite", picks=(Pick("safe", "rule", data.configurations.keys[0], 0),))
+    [command] = re.findall(r"<code>(mpnet export .*?)</code>", page.render(data))
+    expected = ["mpnet", "export", "my runs/x;$(touch y).sqlite:safe", "--to", "cfg", "-o", "safe.cfg"]
+    assert shlex.split(unescape(command)) == expected
 
 
 def test_a_configuration_that_is_picked_twice_has_one_card() -> None:

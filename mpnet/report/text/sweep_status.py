@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Sequence
 
 from rich.console import Console
@@ -63,4 +64,4 @@ def print_salvaged(salvaged: Salvaged, console: Console) -> None:
     console.print(f"{salvaged.new_store}: {salvaged.trials:,} trials of {salvaged.store}")
     for loss in salvaged.losses:
         console.print(f"lost: {loss}")
-    console.print(f"the same `mpnet sweep` command with --store {salvaged.new_store} goes on from there")
+    console.print(f"the same `mpnet sweep` command with --store {shlex.quote(str(salvaged.new_store))} goes on from there")

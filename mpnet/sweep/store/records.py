@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import dataclass, field, replace
 from typing import Mapping, Sequence
 
@@ -126,7 +127,7 @@ def choose_record(
             if record.number == number:
                 return record
         raise StoreError(
-            f"{store.path}: has no sweep {number}; `mpnet sweep --status {store.path}` lists "
+            f"{store.path}: has no sweep {number}; `mpnet sweep --status {shlex.quote(str(store.path))}` lists "
             f"{', '.join(str(r.number) for r in records) or 'none'}"
         )
     records = sorted(records, key=lambda record: (not record.is_last, -record.number))
