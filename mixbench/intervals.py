@@ -21,6 +21,7 @@ from mixbench.drawn import CACHE, drawn_agreement
 from mixbench.problem import FOLDER
 from mixbench.score import exact_front, exact_picks, picks, print_rows
 from mixbench.submission import Submission, read_submission
+from mpnet.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def rows(submissions: Sequence[Submission], problem: Path, cache_path: Path) -> 
     result = []
     for submission, keys in zip(submissions, picked_keys, strict=True):
         pairs = [(best, key) for best, key in zip(exact, keys, strict=True) if key is not None]
+        if not pairs:
+            raise ConfigError(f"{submission.method}: every answer costs more than the whole exact front; answer a cheaper one")
         losses = np.mean([agreements[best] - agreements[key] for best, key in pairs], axis=0)
         low, high = np.nanpercentile(losses[1:], [2.5, 97.5])
         result.append(Row(table.name, submission.method, float(losses[0]), float(low), float(high)))

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import argparse
 import io
+import math
 import sys
 from html import escape
 from pathlib import Path
 from typing import Sequence
 
 from mixbench.problem import points
-from mixbench.score import Score, exact_front, score
+from mixbench.score import Score, exact_front, points_text, score
 from mixbench.submission import Submission, read_submission
 from mpnet.errors import MpnetError
 from mpnet.formats.files.atomic import atomic_path
+from mpnet.messages import plot_text
 from mpnet.packages import require
 from mpnet.sweep.problem.front import best_pairs
 
@@ -40,7 +42,10 @@ def page(submissions: Sequence[Submission]) -> str:
     sections = []
     for name in sorted({submission.problem.name for submission in submissions}):
         of_it = [submission for submission in submissions if submission.problem.name == name]
-        scores = sorted((score(submission) for submission in of_it), key=lambda row: row.regret_mean)
+        scores = sorted(
+            (score(submission) for submission in of_it),
+            key=lambda row: math.inf if row.regret_mean is None else row.regret_mean,
+        )
         problem = of_it[0].problem
         description = (
             f"{problem.size:,} assignments of {len(problem.layers)} layers; {problem.metadata['selecting']} images choose, "
@@ -62,7 +67,7 @@ def page(submissions: Sequence[Submission]) -> str:
 def _row(row: Score) -> str:
     passes_to_near = "never" if row.passes_to_near is None else f"{row.passes_to_near:,}"
     figures = (row.regret_mean, row.regret_max, 100 * row.hypervolume, row.others_mean, row.others_max)
-    cells = "".join(f"<td>{figure:.2f}" for figure in figures)
+    cells = "".join(f"<td>{points_text(figure)}" for figure in figures)
     return f"<tr><td>{escape(row.method)}<td>{row.passes:,}<td>{passes_to_near}{cells}</tr>"
 
 
@@ -81,7 +86,7 @@ def _draw(submissions: Sequence[Submission]) -> str:
     for number, submission in enumerate(sorted(submissions, key=lambda submission: submission.method)):
         front = best_pairs(points(problem, submission.answers))[::-1]
         style = ("-", "--", ":")[number // 10 % 3]
-        axes.step(front[:, 1], front[:, 0], where="post", linestyle=style, linewidth=1.2, label=submission.method)
+        axes.step(front[:, 1], front[:, 0], where="post", linestyle=style, linewidth=1.2, label=plot_text(submission.method))
     axes.set(xscale="log", xlabel="bit operations of one image", ylabel="agreement AP, %, images that choose")
     axes.grid(alpha=0.3)
     figure.legend(fontsize=8, loc="outside right upper")  # the curves fill the axes

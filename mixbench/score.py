@@ -37,18 +37,19 @@ class Score:
     passes: spent. regret_mean, regret_max, hypervolume: on the images that choose. uncovered: costs of the exact front below
     all answers; they count in no regret. passes_to_near: passes after which what was asked has a mean regret of at most 0.1;
     None: never. others_mean, others_max: regret on the other images of what it would pick there by those that choose.
+    Regrets are None where every answer costs more than the whole exact front.
     """
 
     problem: str
     method: str
     passes: int
-    regret_mean: float
-    regret_max: float
+    regret_mean: float | None
+    regret_max: float | None
     hypervolume: float
     uncovered: int
     passes_to_near: int | None
-    others_mean: float
-    others_max: float
+    others_mean: float | None
+    others_max: float | None
 
 
 def exact_front(problem: Problem) -> NDArray[np.float64]:
@@ -62,18 +63,19 @@ def score(submission: Submission) -> Score:
     problem = submission.problem
     exact = exact_front(problem)
     gap = front_gap(best_pairs(points(problem, submission.answers)), exact)
+    is_covered = gap.uncovered < len(exact)
     held_out_losses = _measure_held_out(problem, submission.answers, exact[:, 1])
     return Score(
         problem.name,
         submission.method,
         submission.passes,
-        gap.quality_lost_mean,
-        gap.quality_lost_max,
+        gap.quality_lost_mean if is_covered else None,
+        gap.quality_lost_max if is_covered else None,
         gap.hypervolume_ratio,
         gap.uncovered,
         _passes_to_near(submission, exact),
-        float(np.mean(held_out_losses)),
-        float(np.max(held_out_losses)),
+        float(np.mean(held_out_losses)) if is_covered else None,
+        float(np.max(held_out_losses)) if is_covered else None,
     )
 
 
@@ -148,13 +150,19 @@ def print_rows(
     return 0
 
 
+def points_text(points: float | None) -> str:
+    """Write points of agreement, '-' for none."""
+    return "-" if points is None else f"{points:.2f}"
+
+
 def _table(scores: Sequence[Score]) -> Iterator[str]:
     yield "problem          method              passes  to 0.1  regret  (max)  hypervolume  on others  (max)"
     for row in scores:
         to_near = "-" if row.passes_to_near is None else str(row.passes_to_near)
         yield (
-            f"{row.problem:16} {row.method:18} {row.passes:7,} {to_near:>7} {row.regret_mean:7.2f} {row.regret_max:6.2f} "
-            f"{100 * row.hypervolume:11.2f}% {row.others_mean:10.2f} {row.others_max:6.2f}"
+            f"{row.problem:16} {row.method:18} {row.passes:7,} {to_near:>7} {points_text(row.regret_mean):>7} "
+            f"{points_text(row.regret_max):>6} {100 * row.hypervolume:11.2f}% {points_text(row.others_mean):>10} "
+            f"{points_text(row.others_max):>6}"
         )
 
 

@@ -16,8 +16,12 @@ from typing import Any, Callable
 from mixbench.problem import Problem, load_problem
 from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import atomic_path
+from mpnet.messages import shown
 
 FORMAT, VERSION = "mixbench-submission", 1
+MOST_PASSES = 10**15
+MOST_LETTERS = 100
+"""Of a method's name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +65,26 @@ def read_submission(path: Path, load: Callable[[str, float], Problem] = load_pro
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read as JSON ({error})") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+    version = document.get("version") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or document.get("format") != FORMAT or isinstance(version, bool) or version != VERSION:
         raise ConfigError(f'{path}: is no submission of version {VERSION}; "format" must be {FORMAT!r}')
     method = _of_type(document, "method", str, path)
+    if not (method.isprintable() and method[:1].isalnum() and len(method) <= MOST_LETTERS):
+        raise ConfigError(
+            f'{path}: "method" must begin with a letter or digit and have at most {MOST_LETTERS} printable letters, not '
+            f"{shown(method)}"
+        )
     budget = document.get("budget")
-    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, (int, float)) or not budget > 0):
-        raise ConfigError(f'{path}: "budget" must be a number above 0 or null')
+    is_number = isinstance(budget, (int, float)) and not isinstance(budget, bool)
+    if budget is not None and not (is_number and 0 < budget <= MOST_PASSES):
+        raise ConfigError(f'{path}: "budget" must be a number above 0, at most 1e15, or null')
     problem = load(_of_type(document, "problem", str, path), math.inf if budget is None else float(budget))
     if document.get("table") != problem.digest:
         raise ConfigError(f"{path}: is of another table of {problem.name}; run the method again on {problem.digest[:12]}")
     asked, spent, answers = (_of_type(document, name, list, path) for name in ("asked", "spent", "answers"))
+    for name, keys in (("asked", asked), ("answers", answers)):
+        if not all(isinstance(key, str) for key in keys):
+            raise ConfigError(f'{path}: "{name}" must hold keys, texts of one letter for each layer')
     if not answers:
         raise ConfigError(f'{path}: has no answers; "answers" must list at least one key')
     try:
@@ -82,11 +96,13 @@ def read_submission(path: Path, load: Callable[[str, float], Problem] = load_pro
         if not (
             isinstance(row, list)
             and len(row) == 3
-            and all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in row[:2])
+            and all(
+                isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MOST_PASSES for number in row[:2]
+            )
             and row[0] <= len(problem.asked)
             and isinstance(row[2], str)
         ):
-            raise ConfigError(f'{path}: "spent" must hold [keys asked before, passes, reason], not {str(row)[:60]}')
+            raise ConfigError(f'{path}: "spent" must hold [keys asked before, passes, reason], not {shown(row)}')
         problem.spent.append((row[0], row[1], row[2]))
     submission = Submission(method, problem, tuple(dict.fromkeys(answers)))
     if submission.passes > problem.budget:

@@ -65,11 +65,14 @@ def build(target: str, program: Path, kind: str, compiler: str = "", inputs: tup
     """Compile one target.
 
     compiler: "" for the one that the kind needs. inputs, runs: the files of an emulated program, and how often it changes one.
-    Raises: RuntimeError with what the compiler said.
+    Raises: RuntimeError with what the compiler said, before minutes of compiling where it lacks something.
     """
+    compiler = compiler or ("clang" if kind in ("hunting", "scalar") else "gcc")
+    lacking = find_lacking(compiler, kind)
+    if lacking:
+        raise RuntimeError(f"{compiler} cannot build the kind {kind!r} (Debian: clang and libclang-rt-dev, or gcc):\n{lacking}")
     print("building", program, "...", file=sys.stderr, flush=True)  # all tables take minutes the first time
     recipe = KINDS[kind]
-    compiler = compiler or ("clang" if kind in ("hunting", "scalar") else "gcc")
     if kind == "replayed" and can_build(compiler, "scalar"):
         recipe = replace(recipe, core=KINDS["scalar"].core)  # compiled once for both
     names = [*(f"objects/mprun/{name}.o" for name in COMMANDS if target == "command"), "libmprun.a"]
@@ -134,15 +137,21 @@ def has_disk() -> bool:
 
 def can_build(compiler: str, kind: str) -> bool:
     """Return whether a compiler is here with what it needs: clang's libFuzzer, or a sanitizer's library."""
+    return not find_lacking(compiler, kind)
+
+
+def find_lacking(compiler: str, kind: str) -> str:
+    """Return what a compiler says that lacks something for a kind, '' where it builds an empty program of it."""
     body = "int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d && n ? 0 : 0; }"
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "a.c"
         source.write_text(body if "-fsanitize=fuzzer" in KINDS[kind].flags else "int main(void) { return 0; }")
         command = [compiler, *KINDS[kind].flags, str(source), "-o", f"{folder}/a"]
         try:
-            return subprocess.run(command, capture_output=True, check=False).returncode == 0
-        except OSError:
-            return False
+            process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        except OSError as error:
+            return str(error)
+        return (process.stderr or f"exit status {process.returncode}") if process.returncode else ""
 
 
 def inputs_of(target: str) -> tuple[Path, ...]:
@@ -152,4 +161,7 @@ def inputs_of(target: str) -> tuple[Path, ...]:
 
 if __name__ == "__main__":
     target, out, *other_arguments = sys.argv[1:]
-    build(target, Path(out), *other_arguments)
+    try:
+        build(target, Path(out), *other_arguments)
+    except RuntimeError as error:
+        sys.exit(str(error))

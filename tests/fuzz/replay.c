@@ -56,7 +56,7 @@ static void change(void)
     const int bundle = changed_size > 512 && memcmp(changed, "mpbundle", 8) == 0;
     const size_t records = bundle && draw(4) ? changed_size * 2 / 3 : changed_size;
     const size_t at = draw(records), word = at / 4 * 4;
-    int32_t value;
+    int32_t value = 0;
     memcpy(&value, changed + word, word + 4 <= changed_size ? 4 : 0);
     switch (draw(8)) {
     case 0: changed[at] ^= (uint8_t)(1 << draw(8)); return;
@@ -69,7 +69,7 @@ static void change(void)
         memcpy(&value, &real, 4);
         break;
     }
-    case 4: value += (int32_t)draw(9) - 4; break;
+    case 4: value = (int32_t)((uint32_t)value + (uint32_t)draw(9) - 4u); break; /* wraps, as the words of a file may */
     case 5: { /* a piece of it elsewhere */
         const size_t from = draw(changed_size), span = 1 + draw(64), room = changed_size - (from > at ? from : at);
         memmove(changed + at, changed + from, span < room ? span : room);

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.build import TARGETS, build, can_build, inputs_of
+from tests.fuzz.build import FOLDER, SANITIZED, TARGETS, build, can_build, inputs_of
 from tests.fuzz.run import SANITIZER, workspace
 
 COMPILERS = ("clang", "gcc")
@@ -42,6 +42,32 @@ def test_seeds_and_findings_are_replayed(target: str, tmp_path: Path) -> None:
     build(target, tmp_path / target, "replayed", compiler)
     errors = run_program(tmp_path / target, *inputs_of(target), folder=workspace(tmp_path / "work"))
     assert errors.count("\n") == len(inputs_of(target)) > 0
+
+
+def test_a_compiler_that_lacks_something_is_said_before_anything_is_compiled(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\necho >&2 no sanitizer here\nexit 1\n")
+    compiler.chmod(0o755)
+    with pytest.raises(RuntimeError, match=r"cannot build the kind 'hunting'.*\n.*no sanitizer here"):
+        build("bundle", tmp_path / "bundle", "hunting", str(compiler))
+    with pytest.raises(RuntimeError, match="No such file"):
+        build("bundle", tmp_path / "bundle", "hunting", str(tmp_path / "none"))
+
+
+def test_changes_of_the_largest_words_are_defined(tmp_path: Path) -> None:
+    """What changes files dies of nothing itself, whatever it is given."""
+    if not can_build("gcc", "replayed"):
+        pytest.skip("SKIPPED: no gcc with address and undefined-behaviour sanitizers")
+    (tmp_path / "target.c").write_text(
+        "#include <stddef.h>\n#include <stdint.h>\n"
+        "int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) { return size && data[0] > 256; }\n"
+    )
+    (tmp_path / "largest").write_bytes(b"\xff\xff\xff\x7f" * 64)
+    (tmp_path / "smallest").write_bytes(b"\x00\x00\x00\x80" * 64)
+    sources = (tmp_path / "target.c", FOLDER / "replay.c")
+    subprocess.run(["gcc", *SANITIZED, "-std=gnu11", *map(str, sources), "-o", str(tmp_path / "replay")], check=True)
+    said = run_program(tmp_path / "replay", "-m", RUNS, 1, tmp_path / "largest", tmp_path / "smallest", folder=tmp_path)
+    assert said.startswith(f"{RUNS} changed files")
 
 
 @targets

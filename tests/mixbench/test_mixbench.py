@@ -13,6 +13,7 @@ import pytest
 import mixbench.problem
 from mixbench import elsewhere, intervals
 from mixbench.measure import Measurer
+from mixbench.page import page
 from mixbench.problem import CHOOSING, COST, HELD_OUT_AGREEMENT, QUALITY, BudgetSpent, Problem, load_problem, points, read_table
 from mixbench.run import METHODS, run
 from mixbench.run import main as run_main
@@ -277,7 +278,19 @@ def test_scores_are_the_gap_that_a_sweep_of_the_same_strategy_states(tables: Pat
         ({"problem": "none"}, "no problem of this name"),
         ({"answers": ["ff"]}, "no assignment of"),
         ({"answers": []}, "has no answers"),
-        ({"asked": [3]}, "no assignment of"),
+        ({"asked": [3]}, '"asked" must hold keys'),
+        ({"asked": [["ffff"]]}, '"asked" must hold keys'),
+        ({"answers": [{"ffff": 1}]}, '"answers" must hold keys'),
+        ({"answers": [None]}, '"answers" must hold keys'),
+        ({"budget": 10**400}, '"budget" must be'),
+        ({"budget": float("inf")}, '"budget" must be'),
+        ({"budget": float("nan")}, '"budget" must be'),
+        ({"spent": [[0, 10**400, "x"]]}, '"spent" must hold'),
+        ({"version": True}, "is no submission of version 1"),
+        ({"method": "m\x1b[31mRED\r\n"}, '"method" must begin with a letter'),
+        ({"method": "m" * 101}, '"method" must begin with a letter'),
+        ({"method": "_hidden"}, '"method" must begin with a letter'),
+        ({"method": ""}, '"method" must begin with a letter'),
         ({"asked": "all"}, '"asked" must be a list'),
         ({"budget": 1}, "spends"),
         ({"budget": "many"}, '"budget" must be'),
@@ -295,6 +308,39 @@ def test_a_wrong_submission_is_refused_in_one_line(
     assert error.startswith(f"error: {path}") or "no problem" in error
     assert expected in error
     assert error.count("\n") == 1
+
+
+@pytest.fixture
+def dear(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Submission:
+    """Return a submission whose one answer costs more than the whole exact front: a cheaper assignment is better."""
+    with np.load(tables / "small.npz") as file:
+        arrays = {name: file[name] for name in file.files}
+    highest = load_problem("small").highest
+    arrays[QUALITY][load_problem("small").number(highest)] = arrays[QUALITY].min() - 1
+    np.savez_compressed(tmp_path / "small.npz", **arrays)
+    monkeypatch.setattr(mixbench.problem, "TABLES", tmp_path)
+    return Submission("dear $x$", load_problem("small"), (highest,))
+
+
+def test_answers_dearer_than_the_whole_front_have_no_regret(
+    dear: Submission, tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = score(dear)
+    assert (figures.regret_mean, figures.regret_max, figures.others_mean, figures.others_max) == (None,) * 4
+    assert figures.uncovered == len(exact_front(dear.problem))
+    write_submission(dear, tmp_path / "s.json")
+    assert score_main([str(tmp_path / "s.json")]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split().count("-") == 5
+    with pytest.raises(ConfigError, match="every answer costs more"):
+        intervals.rows([dear], tables / "experiment.yaml", tmp_path / "drawn.npz")
+
+
+@pytest.mark.slow
+def test_a_page_shows_any_method(dear: Submission) -> None:
+    pytest.importorskip("matplotlib")
+    text = page([dear, run("exhaustive", "small")])
+    assert text.count("dear $x$") == 2  # in the legend and in the table, as it is
+    assert text.index("<td>exhaustive") < text.index("<td>dear")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "\0", "[" * 100_000])
