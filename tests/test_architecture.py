@@ -51,7 +51,18 @@ INNER_FLOORS = {
         {"collect", "text", "html"},
         {"__init__", "export", "live", "model_explorer", "statement", "tracking"},
     ),
-    "sweep": ({"layer_ranks"}, {"result"}, {"store"}, {"problem"}, {"evaluate"}, {"search"}, {"setup"}, {"choose"}, {"run"}),
+    "sweep": (
+        {"layer_ranks"},
+        {"result"},
+        {"store"},
+        {"problem"},
+        {"evaluate"},
+        {"search"},
+        {"setup"},
+        {"choose"},
+        {"run"},
+        {"forecast"},
+    ),
 }
 # The rooms of csrc/ and the other rooms that each may include; "" is csrc/ itself.
 ROOMS = {

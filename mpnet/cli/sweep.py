@@ -28,8 +28,8 @@ from mpnet.report.text.safety import print_forecast
 from mpnet.report.text.sweep import print_sweep
 from mpnet.report.text.sweep_status import print_salvaged, print_status
 from mpnet.report.tracking import SweepLog, open_trackers
-from mpnet.sweep.choose.forecast import forecast
 from mpnet.sweep.choose.status import sweep_status
+from mpnet.sweep.forecast import forecast
 from mpnet.sweep.run import SweepStart, run_sweep
 from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.store.latest import store_at

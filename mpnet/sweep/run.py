@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Callable
 
+from mpnet.backends.partition import check_backends
 from mpnet.config.experiment import OWN_BACKENDS, Experiment, SweepSection
 from mpnet.detection.conditions import Condition
 from mpnet.errors import ConfigError
@@ -185,6 +186,7 @@ def prepare(experiment: Experiment) -> SweepPlan:
     selected.check(problem)
     margins = margins_of(section, task_of(network), experiment.source)
     conditions = conditions_of(section.conditions, section.objectives, experiment.source)
+    check_backends(experiment.backends)
     engines = () if section.verify is None else verifying(experiment, section.verify)
     bench = open_workbench(experiment, network)
     if selected.prunes and bench.dataset.unlabelled and bench.kit.task.quality in section.objectives:

@@ -58,6 +58,24 @@ def test_what_is_no_budget_ends_in_one_line(mpnet: Mpnet, experiment: Path, budg
     assert refused.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "sweep.conditions=[nothing]",
+        "backends=[../x]",
+        "sweep.verify={engine: os}",
+        "sweep.verify={}",
+        "sweep.precisions=[int8]",
+        "sweep.constraints={milliseconds: 3}",
+        "sweep.objectives=[milliseconds, AP]",
+    ],
+)
+def test_a_forecast_refuses_what_the_sweep_refuses(mpnet: Mpnet, experiment: Path, wrong: str) -> None:
+    refusals = [mpnet("sweep", experiment, *SWEEP[:2], "--set", wrong, *extra) for extra in ((), ("--forecast",))]
+    assert [(refused.returncode, refused.stdout, refused.stderr.count("\n")) for refused in refusals] == [(2, "", 1)] * 2
+    assert refusals[0].stderr == refusals[1].stderr
+
+
 @pytest.mark.slow
 def test_a_forecast_says_how_surely_losses_will_be_known_and_stores_nothing(mpnet: Mpnet, experiment: Path) -> None:
     document = document_of(mpnet("sweep", experiment, *SWEEP[:2], "--forecast", "--json"))

@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Mapping
 
 from mpnet.config.experiment import Experiment
 from mpnet.engine.assign import assign_key
 from mpnet.evaluation.noninferiority import POOLED
 from mpnet.model.keys import json_key
-from mpnet.model.plan_key import split_key
 from mpnet.model.plan_words import PlanWords
 from mpnet.progress import Progress, silent
-from mpnet.sweep.choose.margins import margins_of
-from mpnet.sweep.problem.space import Space, build_space
+from mpnet.sweep.problem.space import Space
+from mpnet.sweep.run import prepare
 from mpnet.sweep.search.failed import baseline_error
-from mpnet.sweep.setup import section_of, set_up
-from mpnet.trial.experiment import open_workbench, with_network
 from mpnet.trial.inference import run_each
 from mpnet.trial.inputs import spread
 
@@ -80,16 +77,12 @@ class Forecast:
 def forecast(experiment: Experiment, progress: Progress = silent) -> Forecast:
     """Return how wide a sweep's intervals will be.
 
-    Raises: ConfigError, EngineError where the baseline has such values, and as `open_workbench`.
+    Raises: EngineError where the baseline has such values, and whatever `prepare` does, as the sweep itself.
     """
-    experiment, network = with_network(experiment)
-    section = section_of(experiment)
-    space = build_space(network, section.precisions, section.space)
-    bench = open_workbench(experiment, network)
+    plan = prepare(experiment)
+    network, margins, setup = plan.network, plan.margins, plan.setup
+    space, bench = setup.space, setup.bench
     task = bench.kit.task
-    margins = margins_of(section, task, experiment.source)
-    space = replace(space, suffix=split_key(bench.assign().key)[1])
-    setup = set_up(bench, section, space)
     testing = bench.of_images((setup.report if len(setup.report) else setup.select).tolist()).dataset
     sample = setup.benches[0].of_images(spread(len(bench.dataset.images), IMAGES))
     keys = [key for key in _sample_keys(space) if key != setup.baseline]
@@ -125,7 +118,7 @@ def forecast(experiment: Experiment, progress: Progress = silent) -> Forecast:
             )
         )
     return Forecast(
-        name=experiment.name,
+        name=plan.experiment.name,
         images=len(sample.dataset.images),
         testing=len(testing.images),
         labelled=testing.labelled_count,
