@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Callable
 
 import cv2
 import numpy as np
@@ -82,6 +83,22 @@ IMPORTED = {
 }
 
 
+_NET = "[net]\nwidth=8\nheight=8\nchannels=3\n\n"
+_CONV = "[convolutional]\nfilters={}\nsize=1\nstride=2\nactivation=linear\n\n"
+SMALL: dict[str, Callable[[], str]] = {
+    **{
+        f"attention-{areas}": partial(str.join, "", (_NET, _CONV.format(12), f"[attention]\nheads=2\nkey=2\nareas={areas}\n"))
+        for areas in (1, 2, 4)
+    },
+    "shuffle": lambda: _NET + _CONV.format(6) + "[shuffle]\ngroups=3\n\n" + _CONV.format(4),
+    "concatenation": lambda: _NET
+    + _CONV.format(4)
+    + _CONV.format(4).replace("stride=2", "stride=1")
+    + "[route]\nlayers=-1,-2\n",
+}
+"""Networks of operations whose family is too large for a seed."""
+
+
 def imported(decoder: str) -> str:
     """Return one convolution, and a head of another program."""
     channels, keys = IMPORTED[decoder]
@@ -105,7 +122,7 @@ def main() -> None:
     for level in ("avx2", "avx512vnni"):
         (folder / f"packed-{level}.mpnet").write_bytes(bundle_bytes(configuration(network, 5), (level,), profile=False)[0])
     imported_heads = {f"head-{decoder}": partial(imported, decoder) for decoder in IMPORTED}
-    for name, text in {**FAMILY, **imported_heads}.items():
+    for name, text in {**FAMILY, **SMALL, **imported_heads}.items():
         network = parse_cfg(text(), name)
         contents = (bundle_bytes(configuration(network, seed), (), profile=False)[0] for seed in range(1, 5))
         small_content = next((content for content in contents if len(content) <= MAX_BYTES), None)
