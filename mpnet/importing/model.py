@@ -258,7 +258,7 @@ def _write_files(
         writer.sources[len(writer.sections) - 1] = decoding_nodes
     _, channels, height, width = graph.shapes[graph.image]
     net = {"width": width, "height": height, "channels": channels}
-    sources, reason = writer.list_sources(source_names.all, source_names.ambiguous)
+    sources, unnamed_reason = writer.list_sources(source_names.all, source_names.ambiguous)
     try:
         files = writer.make_files(net, {}, graph.source, sources)
         keys = find_quantization_keys(graph, layers, writer, files.network)
@@ -272,5 +272,5 @@ def _write_files(
             out_shape, (c, h, w) = files.network.layers[index].out_shape, shape
             if out_shape != (h, w, c):
                 raise AssertionError(f"the tensor {shown(name)} became {out_shape}, not {(h, w, c)} (height, width, channels)")
-    recipes = f"{reason}: recipes for other programs are for the file that `mpnet export NET.cfg --to onnx` writes"
-    return files, [*keys.notes, *([recipes] if reason else [])]
+    recipes = f"{unnamed_reason}: recipes for other programs are for the file that `mpnet export NET.cfg --to onnx` writes"
+    return files, [*keys.notes, *([recipes] if unnamed_reason else [])]

@@ -258,9 +258,12 @@ class SweepLog:
         parameters = {**_parameters(result.name, precision, {}), "strategy": result.strategy, **picks}
         self._trackers.tell(lambda tracker: tracker.parameters(parameters))
         self._measures({"front": len(result.front)})
-        for path in (Path(result.store), page):
-            if path is not None:
-                self._trackers.tell(lambda tracker, path=path: tracker.file(path))
+        self._file(Path(result.store))
+        if page is not None:
+            self._file(page)
+
+    def _file(self, path: Path) -> None:
+        self._trackers.tell(lambda tracker: tracker.file(path))
 
     def _measures(self, values: Mapping[str, float | None]) -> None:
         figures, step = _finite(values), self._logged
