@@ -12,7 +12,7 @@ from mpnet.sweep.store import Subject, Trial, TrialStore
 from tests.report.synthetic import configurations
 
 SUBJECT = Subject("1" * 64, "2" * 64, "3" * 64, "4" * 64)
-CONTEXT = {
+CONTEXT: dict[str, Any] = {
     "identity": {
         "cfg": "1" * 64,
         "weights": "2" * 64,
