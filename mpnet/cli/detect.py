@@ -23,6 +23,7 @@ from mpnet.detection.images import read_image
 from mpnet.errors import ConfigError, DataError, StoreError
 from mpnet.formats.images.orientation import describe_count, find_orientation, is_turned
 from mpnet.formats.images.read import read_bytes
+from mpnet.messages import one_line
 from mpnet.model.plan_key import parse_key, split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
 from mpnet.model.task import CLASSIFICATION, DETECTION, Task
@@ -340,12 +341,17 @@ def _video(source: Source, target: Path | None, compared: SideBySide, quiet: boo
     return detect_in_video(source.path, target, compared, quiet, most)
 
 
+def _say(line: str) -> None:
+    """Print a line; names of classes and files may hold what moves a terminal's cursor or turns its text around."""
+    click.echo(one_line(line))
+
+
 def _tell(quiet: bool) -> Any:
     def tell(seconds: float, rate: float, views: list[View]) -> None:
         if not quiet:
             names = Counter(one.name for one in views[0].predictions)
             seen = ", ".join(f"{name} {count}" for name, count in names.most_common()) or "nothing"
-            click.echo(f"{seconds:7.1f} s  {rate:5.1f} frames per second  {seen}")
+            _say(f"{seconds:7.1f} s  {rate:5.1f} frames per second  {seen}")
 
     return tell
 
@@ -354,21 +360,21 @@ def _print(file: dict[str, Any]) -> None:
     target = f" -> {file['out']}" if file["out"] else ""
     if file["kind"] != "picture":
         rate = file["looked_at_per_second"]
-        click.echo(f"{file['path']}: {len(file['frames'])} frames, {_headline(file['frames'])}{target}")
+        _say(f"{file['path']}: {len(file['frames'])} frames, {_headline(file['frames'])}{target}")
         if rate:
-            click.echo(
+            _say(
                 f"  {rate:.1f} frames per second with reading and drawing, {file['network_per_second']:.1f} of network "
                 "and boxes alone"
             )
         return
     other = file.get("beside")
     beside = f" ({other['precision']}: {_headline([other])})" if other else ""
-    click.echo(f"{file['path']}: {_headline([file])}{beside}{target}")
+    _say(f"{file['path']}: {_headline([file])}{beside}{target}")
     for box in file.get("detections", ()):
         x, y, width, height = box["box"]
-        click.echo(f"  {box['score']:.3f}  {box['name']:<20} {x:7.1f} {y:7.1f} {width:7.1f} {height:7.1f}")
+        _say(f"  {box['score']:.3f}  {box['name']:<20} {x:7.1f} {y:7.1f} {width:7.1f} {height:7.1f}")
     for label in file.get("classes", ()):
-        click.echo(f"  {label['score']:.3f}  {label['name']}")
+        _say(f"  {label['score']:.3f}  {label['name']}")
 
 
 def _headline(frames: list[dict[str, Any]]) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -195,3 +196,22 @@ def test_images_that_exif_turns_are_counted_and_turned(mpnet: Mpnet, folder: Pat
     turned = mpnet("detect", *MODEL, "images", "--json", "--orientation", "exif", cwd=folder)
     assert "1 of 5 images are turned upright by EXIF" in turned.stderr
     assert document_of(turned) == upright
+
+
+def test_class_names_do_not_move_the_terminal(mpnet: Mpnet, experiment: Path) -> None:
+    """Of COCO files: names there may hold anything."""
+    folder = experiment.parent
+    names = ["a\x1b[31mb", "c\u202ed", "e\u200bf"]
+    document = {
+        "images": [{"id": 1, "file_name": "scene-0.png", "width": 96, "height": 64}],
+        "annotations": [],
+        "categories": [{"id": number, "name": name} for number, name in enumerate(names, 1)],
+    }
+    (folder / "c.json").write_text(json.dumps(document), encoding="utf-8")
+    text = experiment.read_text(encoding="utf-8").replace(", names: net.names", "")
+    coco = "data: {format: coco, images: images/, annotations: c.json}"
+    experiment.write_text(re.sub(r"data: .*", coco, text), encoding="utf-8")
+    process = mpnet("detect", experiment, "images/scene-0.png", "--conf", "0.05")
+    assert process.returncode == 0, process.stderr
+    assert r"e\u200bf" in process.stdout
+    assert process.stdout.replace("\n", "").isprintable()
