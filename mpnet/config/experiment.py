@@ -37,7 +37,7 @@ STRATEGIES: tuple[str, ...] = module_names(Path(__file__).parents[1] / "sweep" /
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
 OWN_BACKENDS: tuple[str, ...] = ("mpnet",)
 DEFAULT_OUTPUT = Path("runs")
-HOLDOUT, MANY_IMAGES = 0.4, 200
+HOLDOUT, MANY_IMAGES = 0.6, 200
 """What a sweep holds out when nobody says, and the images from which luck in choosing is small beside that of having
 these images at all."""
 MAX_IMAGES = 10_000_000

@@ -106,7 +106,7 @@ def test_a_sweep_of_what_it_writes(mpnet: Mpnet, user_folder: Path) -> None:
     process = mpnet("init", *MODEL, "--images", "street.data")
     assert process.stdout == "net.yaml: 5 images, 9 labelled objects, 3 classes. Next: mpnet run net.yaml\n"
     document = document_of(mpnet("sweep", "net.yaml", "--workers", 1, "-q", "--json"))
-    assert (document["strategy"], document["holdout"]) == ("auto", {"selecting": 3, "held_out": 2})
+    assert (document["strategy"], document["holdout"]) == ("auto", {"selecting": 2, "held_out": 3})
     detect_document = document_of(mpnet("detect", "net.yaml", "images/scene-0.png", "--conf", "0.1", "--json"))
     assert {box["name"] for box in detect_document["files"][0]["detections"]} <= set(NAMES)
     # Without images those of the data set are looked at, whoever names them.

@@ -37,7 +37,7 @@ def test_the_text_reads_as_the_experiment_that_was_asked_for(init_files: InitFil
 
 def test_few_images_are_held_out(init_files: InitFiles, tmp_path: Path) -> None:
     text, _, _ = experiment_template(init_files, tmp_path / "new.yaml", "new")
-    assert "# Fewer than 200 images: 40 % of them only report and do not choose." in text
+    assert "# Fewer than 200 images: 60 % of them only report and do not choose." in text
 
 
 def test_images_without_labels_are_searched_by_agreement(init_files: InitFiles, tmp_path: Path) -> None:
