@@ -81,7 +81,8 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
         options = document.options
         sweep = record.sweep if record else SweepNote()
         verified = [row for row in (result.verified.rows if result and result.verified else ()) if row.context == context]
-        table = _tabulate(trials, sweep, verified, _stored_front(trials, result, options) if finished else None)
+        stored_front = _stored_front(trials, result, options) if finished else None
+        table = _tabulate(trials, sweep, result, verified, stored_front)
         chosen, why_chosen = _chosen(table, result, key)
         return StoredSweep(
             replace(table, chosen=chosen),
@@ -136,14 +137,24 @@ def _unknown_configuration(path: Path, store: TrialStore, record: Record | None,
 
 
 def _tabulate(
-    trials: Sequence[Trial], sweep: SweepNote, verified: Sequence[VerifiedRow], stored_front: NDArray[np.bool_] | None
+    trials: Sequence[Trial],
+    sweep: SweepNote,
+    result: SweepResult | None,
+    verified: Sequence[VerifiedRow],
+    stored_front: NDArray[np.bool_] | None,
 ) -> Configurations:
-    """Return the trials as columns. stored_front: the rows of the front that the sweep found, None: it is computed."""
+    """Return the trials as columns. stored_front: the rows of the front that the sweep found, None: it is computed.
+
+    Where the space does not have the baseline, such as fp32 of fp16 and int8, its highest configuration stands for it.
+    """
     keys = tuple(trial.key for trial in trials)
     columns = {**_columns(trials), **_verified_columns(verified, keys)}
     objective, cost = axes(columns, sweep.objectives or ())
     front = front_rows(columns, objective, cost) if stored_front is None else stored_front
-    return Configurations(keys, columns, front, objective, cost, _position(keys, sweep.baseline))
+    baseline = _position(keys, sweep.baseline)
+    if baseline is None and result is not None and result.baseline is not None:
+        baseline = _position(keys, result.baseline.precision)
+    return Configurations(keys, columns, front, objective, cost, baseline)
 
 
 def _provenance(path: Path, sweep: SweepNote, context: ContextDocument, digests: Mapping[str, str]) -> Provenance:

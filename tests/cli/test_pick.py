@@ -177,6 +177,15 @@ def test_times_are_of_the_table_or_of_what_was_timed(mpnet: Mpnet, experiment: P
     assert "int8 everywhere was not timed, of which 1.2x is; the same `mpnet sweep` again" in process.stderr
 
 
+def test_a_space_without_fp32_is_compared_with_its_highest_configuration(mpnet: Mpnet, experiment: Path) -> None:
+    section = "sweep={strategy: one_at_a_time, precisions: [fp16, int8], objectives: [agreement_AP, bit_operations]}"
+    sweep_document = document_of(mpnet("sweep", experiment, "--set", section, "--workers", 1, "--json"))
+    baseline = sweep_document["baseline"]
+    assert set(baseline["precision"]) == {"h"}
+    pick = document_of(mpnet("pick", sweep_document["store"], "--max-bytes", "100%", "--json"))["pick"]
+    assert pick["saves"] == pytest.approx(100 * (1 - pick["cost"] / baseline["costs"]["bit_operations"]))
+
+
 def _subject(path: Path) -> Subject:
     with TrialStore.read(path) as store:
         return store.subject
