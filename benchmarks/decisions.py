@@ -95,7 +95,7 @@ def choose_mpnet(bench: Workbench, options: argparse.Namespace) -> list[dict[str
     from mpnet.sweep.run import run_sweep
 
     precisions, objectives = ", ".join(options.precisions), "agreement_AP, AP, bit_operations"
-    sweep = f"sweep={{strategy: {options.strategy}, precisions: [{precisions}], objectives: [{objectives}]}}"
+    sweep = f"sweep={{strategy: {options.strategy}, precisions: [{precisions}], objectives: [{objectives}], holdout: 0}}"
     experiment = read_experiment(options.experiment, [*options.overrides, sweep, f"output={options.folder / 'runs'}"])
     result = run_sweep(experiment)
     passes = result.trials * result.images
