@@ -11,6 +11,8 @@ import click
 from mpnet.cli.options import (
     OUTPUT_FILE,
     PATH,
+    budget_options,
+    budgets_of,
     command_line,
     declare,
     experiment_of,
@@ -68,11 +70,7 @@ NOTHING_FITS = 1
 )
 @click.option("--workers", type=click.IntRange(1, MAX_THREADS), help="Processes on this machine.  [default: one per thread]")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers compute, such as tcp://host:8786.")
-@click.option(
-    "--max-loss",
-    metavar="BUDGET",
-    help="Most that the choice may lose, such as '3 agreement' or '1 AP': the cheapest that is shown to keep it is taken.",
-)
+@budget_options
 @click.option(
     "--forecast",
     "only_forecast",
@@ -93,6 +91,8 @@ def command(
     workers: int | None,
     scheduler: str | None,
     max_loss: str | None,
+    max_time: str | None,
+    max_bytes: str | None,
     only_forecast: bool,
     no_time: bool,
     yes: bool,
@@ -105,7 +105,7 @@ def command(
 
     Every finished trial is stored at once: the same command again goes on where it was, several may run at the same
     time, and nothing finished is ever computed twice. Exit status 1: it ended, but nothing meets sweep.constraints, or
-    nothing is shown to keep --max-loss.
+    nothing is shown to keep --max-loss. With budgets, what they limit is what the recommended configuration keeps.
     """
     if status is not None:
         print_result(sweep_status(store_at(status) or status, number), as_json, print_status)
@@ -114,8 +114,8 @@ def command(
         salvaged = salvage_store(salvage, store or salvage.with_name(f"{salvage.stem}-salvaged.sqlite"))
         print_result(salvaged, as_json, print_salvaged)
         return
-    if max_loss is not None:
-        overrides = (*overrides, f"sweep.max_loss={json.dumps(max_loss)}")
+    for option, budget in budgets_of(max_loss, max_time, max_bytes).items():
+        overrides = (*overrides, f"sweep.{option.removeprefix('--').replace('-', '_')}={json.dumps(budget)}")
     if experiment is None:
         raise ConfigError("name an experiment file, or a store with --status or --salvage")
     spec = experiment_of(str(experiment), with_unlabelled(overrides, unlabelled), threads, isa)

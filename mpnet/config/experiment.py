@@ -259,6 +259,7 @@ class SweepSection:
     latency:    a table written by `mpnet profile`, None: no latency objective from a table.
     verify:     run what was found in another engine once the sweep has ended, None: do not.
     margin:     most that the pick `safe` may lose; max_loss: the same in the user's words, such as `3 agreement`, over it.
+    max_time, max_bytes: limits to costs in the user's words, such as `1.2x` or `2MB`, which join the constraints.
     conditions: what the front is measured under besides, such as `fog` or `noise:5` (detection.conditions), (): nothing.
     latency_error: percent that the table's predictions may be off on average, None: as little as `mpnet profile` asks for.
     """
@@ -277,6 +278,8 @@ class SweepSection:
     latency_error: float | None = field(default=None, metadata=number(0))
     margin: MarginSection = field(default=MarginSection(), metadata=section(MarginSection))
     max_loss: str | None = field(default=None, metadata=text())
+    max_time: str | None = field(default=None, metadata=text())
+    max_bytes: str | None = field(default=None, metadata=text())
     conditions: tuple[str, ...] = field(default=(), metadata=text(many=True))
 
     def held_out(self, images: int, unlabelled: int = 0) -> float:

@@ -8,6 +8,7 @@ from typing import Mapping
 
 from mpnet.config.experiment import Experiment
 from mpnet.engine.assign import assign_key
+from mpnet.errors import ConfigError
 from mpnet.evaluation.noninferiority import POOLED
 from mpnet.model.keys import json_key
 from mpnet.model.plan_words import PlanWords
@@ -83,6 +84,11 @@ def forecast(experiment: Experiment, progress: Progress = silent) -> Forecast:
     network, margins, setup = plan.network, plan.margins, plan.setup
     space, bench = setup.space, setup.bench
     task = bench.kit.task
+    if margins.percent:
+        raise ConfigError(
+            f"{experiment.source}: sweep.max_loss: % of the baseline's {task.quality} is not known to a forecast; name points, "
+            f"such as '1 {task.quality}'"
+        )
     testing = bench.of_images((setup.report if len(setup.report) else setup.select).tolist()).dataset
     sample = setup.benches[0].of_images(spread(len(bench.dataset.images), IMAGES))
     keys = [key for key in _sample_keys(space) if key != setup.baseline]

@@ -21,6 +21,7 @@ from mpnet.model.plan_words import PlanWords
 from mpnet.model.selectors import layer_groups
 from mpnet.progress import Progress, silent
 from mpnet.sweep.choose.conditions import ConditionRuns, conditions_of
+from mpnet.sweep.choose.cost_budgets import with_cost_budgets
 from mpnet.sweep.choose.findings import SweepFacts, choose_result, failures, find_candidates
 from mpnet.sweep.choose.layer_ranking import rank_by_noise, rank_layers
 from mpnet.sweep.choose.margins import Margins, margins_of
@@ -196,6 +197,11 @@ def prepare(experiment: Experiment) -> SweepPlan:
         )
     space = replace(space, suffix=split_key(bench.assign().key)[1])
     setup = set_up(bench, section, space)
+    constraints = with_cost_budgets(setup, experiment.source)
+    if constraints != section.constraints:
+        setup = replace(setup, section=replace(section, constraints=constraints))
+        problem = replace(problem, constraints=constraints)
+        selected.check(problem)
     exact_macs = float(forward_equivalents(network, space)) * network.macs * len(bench.dataset.images)
     exact_macs += space.size * (MACS_PER_CONFIGURATION + MACS_PER_RESULT * len(bench.dataset.images))
     heads = layer_groups(network).get("heads", ())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,3 +101,42 @@ def test_a_sweep_says_what_twice_as_many_images_would_bring(mpnet: Mpnet, experi
     assert all(half_width["twice"] <= half_width["now"] for half_width in twice["half_widths"].values())
     status = mpnet("sweep", "--status", document["store"], "--json")
     assert json.loads(status.stdout)["findings"]["safety"]["twice"] == twice
+
+
+def test_budgets_of_costs_are_constraints_in_the_users_words(mpnet: Mpnet, experiment: Path) -> None:
+    def swept(*options: str) -> Any:
+        return json.loads(mpnet("sweep", experiment, *SWEEP, "--no-time", *options, "--json").stdout)
+
+    plain = swept()
+    rows = {row["precision"]: row["costs"]["weight_bytes"] for row in (*plain["front"], plain["baseline"])}
+    int8, fp32 = rows["q" * 13], rows["f" * 13]
+    for text, limit in (("1x", int8), ("1.5 x", int(1.5 * int8)), ("60%", int(0.6 * fp32)), ("8kB", 8000)):
+        document = swept("--max-bytes", text)
+        assert document["limits"] == {"weight_bytes": limit}
+        assert document["computed"] == 0
+        chosen = document["recommended"] or document["nearest"]
+        assert chosen["costs"]["weight_bytes"] <= limit or document["recommended"] is None
+    document = swept("--set", "sweep.max_bytes=1x", "--set", "sweep.max_loss='100 agreement, 100 %'")
+    assert document["limits"] == {"weight_bytes": int8}
+    assert document["safety"]["margin"] == {"agreement_AP": 100.0, "AP": document["baseline"]["metrics"]["AP"]}
+    printed = mpnet("sweep", experiment, *SWEEP, "--no-time", "--max-loss", "100 agreement, 100 %").stdout
+    assert "agreement AP lost" in " ".join(printed.split())
+
+
+@pytest.mark.parametrize(
+    ("budgets", "words"),
+    [
+        (("--max-bytes", "2 apples"), "sweep.max_bytes: '2 apples' is no budget; write a number and a unit (kB, MB, x, %)"),
+        (("--max-time", "1.2x"), "nothing says the time of a configuration before it is chosen; name a table"),
+        (("--max-bytes", "2x", "--set", "sweep.constraints.weight_bytes=9000"), "limits the same; leave one of the two out"),
+        (("--max-loss", "1 AP, 2 %"), "limits one measure twice"),
+        (("--max-loss", "101 AP"), "at most 100 points"),
+        (("--max-loss", "2 %", "--forecast"), "is not known to a forecast"),
+    ],
+)
+def test_budgets_that_nothing_can_keep_end_in_one_line(
+    mpnet: Mpnet, experiment: Path, budgets: tuple[str, ...], words: str
+) -> None:
+    refused = mpnet("sweep", experiment, *SWEEP, *budgets)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert words in refused.stderr

@@ -311,9 +311,15 @@ def test_a_budget_in_the_users_words(text: str, expected: Mapping[str, float]) -
     assert margins_of(SweepSection("grid", max_loss=text), DETECTION) == Margins(expected, asked=True)
 
 
+def test_percent_of_the_baselines_ap_becomes_points() -> None:
+    margins = margins_of(SweepSection("grid", max_loss="2 agreement, 2.5 %"), DETECTION)
+    assert margins.of_baseline({"AP": 40.0}) == Margins({"agreement_AP": 2.0, "AP": 1.0}, asked=True)
+    assert margins.of_baseline({"AP": -1.0}).points["AP"] == 0.0  # nothing has labels
+
+
 @pytest.mark.parametrize("text", ["AP", "three agreement", "-1 AP", "nan AP", "1 top1", "1", "101 AP"])
 def test_what_is_no_budget_is_named(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no budget; write points and measure, such as '3 agreement' or '1 AP'"):
+    with pytest.raises(ConfigError, match=r"is no budget; (write a number and a unit .agreement, AP, %|at most 100 points)"):
         margins_of(SweepSection("grid", max_loss=text), DETECTION)
 
 

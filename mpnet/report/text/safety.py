@@ -12,8 +12,9 @@ from mpnet.model.plan_key import short_key
 from mpnet.report.data.row_words import describe_configuration, row_words
 from mpnet.report.text.terminal import print_table
 from mpnet.sweep.choose.margins import loss_label
+from mpnet.sweep.choose.recommend import budget_text
 from mpnet.sweep.forecast import Forecast
-from mpnet.sweep.result import Safety, SafetyWithTwice, SweepResult
+from mpnet.sweep.result import LossBounds, Safety, SafetyWithTwice, SweepResult
 
 LAYERS_NAMED = 8
 """Of those that keep their precision at the cost of a pick."""
@@ -34,21 +35,25 @@ def print_safety(result: SweepResult, console: Console) -> None:
 
 def _print_tested(result: SweepResult, safety: Safety, console: Console) -> None:
     """Print the configurations that were tested against the margin, from accurate to cheap."""
-    [(name, points)] = safety.margin.items()
     cells = [
         [
             describe_configuration(result, row.precision, row.options),
             row.state,
-            ""
-            if (loss := row.losses.get(name)) is None
-            else f"{number_text(loss.loss)} ({number_text(loss.least)} to {number_text(loss.most)})",
+            *(_loss_text(row.losses.get(name)) for name in safety.margin),
             "" if row.more_images is None else f"about {row.more_images:,}",
         ]
         for row in safety.tested
     ]
-    headings = ["precision", f"at most {points:g} lost", f"{measure(name).label} lost", "images to add"]
+    budget = f"at most {budget_text(safety.margin)} lost"
+    headings = ["precision", budget, *(f"{measure(name).label} lost" for name in safety.margin), "images to add"]
     images = counted(safety.images, "held-out image" if safety.is_held_out else "image")
     print_table(console, headings, cells, f"From accurate to cheap, on {images}", left=(0, 1))
+
+
+def _loss_text(loss: LossBounds | None) -> str:
+    if loss is None:
+        return ""
+    return f"{number_text(loss.loss)} ({number_text(loss.least)} to {number_text(loss.most)})"
 
 
 def _print_stable_layers(result: SweepResult, console: Console) -> None:

@@ -38,8 +38,8 @@ class Budget:
         return f"{amount:.10g}{space}{self.name}"
 
 
-def read_budgets(option: str, text: str, task: Task) -> list[Budget]:
-    """Read the budgets of an option: one, or of losses several with commas between.
+def read_budgets(option: str, text: str, task: Task, place: str = "") -> list[Budget]:
+    """Read the budgets of an option: one, or of losses several with commas between. place: where they stand, '': the option.
 
     Raises: ConfigError for what is no budget, a unit that there is none of, or one measure with two limits.
     """
@@ -51,14 +51,14 @@ def read_budgets(option: str, text: str, task: Task) -> list[Budget]:
         if match is None or unit is None:
             names = {LOSS: f"agreement, {task.quality}, %", TIME: "x, ms, %", BYTES: "kB, MB, x, %"}[option]
             raise ConfigError(
-                f"{option}: {shown(part.strip())} is no budget; write a number and a unit ({names}), "
+                f"{place or option}: {shown(part.strip())} is no budget; write a number and a unit ({names}), "
                 f"such as {_EXAMPLES[option]}"
             )
         name = {"kb": "kB", "mb": "MB"}.get(match[2].lower(), match[2])
         budgets.append(Budget(option, float(match[1]), unit, name))
     measures = [task.quality if budget.unit == PERCENT else budget.unit for budget in budgets]
     if len(set(measures)) < len(measures):
-        raise ConfigError(f"{option}: {shown(text)} limits one measure twice; leave one of the two")
+        raise ConfigError(f"{place or option}: {shown(text)} limits one measure twice; leave one of the two")
     return budgets
 
 

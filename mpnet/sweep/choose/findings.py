@@ -122,9 +122,8 @@ def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, 
     """Choose from what was measured. judge: compares configurations with the baseline, see `picks`."""
     problem, store, contexts, trials = candidates.problem, candidates.store, candidates.contexts, candidates.trials
     baseline = candidates.baseline
-    tests = check_safety(
-        problem, trials, judge, facts.margins or margins_of(None, facts.task), facts.task, facts.images, facts.selecting
-    )
+    margins = (facts.margins or margins_of(None, facts.task)).of_baseline({} if baseline is None else baseline.values)
+    tests = check_safety(problem, trials, judge, margins, facts.task, facts.images, facts.selecting)
     picks = pick(problem, trials, tests.safe)
     judgements = judge(list(dict.fromkeys([*picks.values(), *(test.configuration for test in tests.tested)])))
     best, nearest = _best_and_nearest(candidates)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Mapping
 
 from mpnet.config.experiment import SweepSection
@@ -12,6 +12,7 @@ from mpnet.errors import ConfigError
 from mpnet.evaluation.noninferiority import POOLED
 from mpnet.messages import shown
 from mpnet.model.task import Task
+from mpnet.sweep.choose.budgets import LOSS, PERCENT, read_budgets
 
 ACCURACY_POINTS, AGREEMENT_POINTS = 1.0, 3.0
 """Margins where nobody names others. A point of AP is what detectors are usually compared by; agreement falls three to five
@@ -23,11 +24,17 @@ class Margins:
     """Most points that a choice may lose, by measure.
 
     asked: the user named a budget, so that it has to be shown; else a measure counts only where the images are enough to show
-    anything about it.
+    anything about it. percent: of the baseline's value by measure, which become points once that is known.
     """
 
     points: Mapping[str, float]
     asked: bool = False
+    percent: Mapping[str, float] = field(default_factory=dict)
+
+    def of_baseline(self, values: Mapping[str, float]) -> Margins:
+        """Return the margins in points alone. values: the baseline's by measure; what it lacks may lose nothing."""
+        relative = {name: percent / 100 * max(0.0, values.get(name, 0.0)) for name, percent in self.percent.items()}
+        return Margins({**self.points, **relative}, self.asked)
 
 
 def loss_label(name: str) -> str:
@@ -55,16 +62,10 @@ def margins_of(section: SweepSection | None, task: Task, source: str = "sweep") 
 
 
 def _budget(text: str, task: Task, source: str) -> Margins:
-    number, _, name = text.strip().partition(" ")
-    measures = {task.quality.lower(): task.quality, task.agreement.lower(): task.agreement, "agreement": task.agreement}
-    measure = measures.get(name.strip().lower())
-    try:
-        points = float(number)
-    except ValueError:
-        points = -1.0
-    if measure is None or not 0 <= points <= 100:
-        raise ConfigError(
-            f"{source}: sweep.max_loss: {shown(text)} is no budget; write points and measure, such as "
-            f"'3 agreement' or '1 {task.quality}'"
-        )
-    return Margins({measure: points}, asked=True)
+    place = f"{source}: sweep.max_loss"
+    budgets = read_budgets(LOSS, text, task, place)
+    if any(budget.amount > 100 for budget in budgets):
+        raise ConfigError(f"{place}: {shown(text)} is no budget; at most 100 points or % can be lost")
+    points = {budget.unit: budget.amount for budget in budgets if budget.unit != PERCENT}
+    percent = [budget.amount for budget in budgets if budget.unit == PERCENT]
+    return Margins(points, asked=True, percent={task.quality: percent[0]} if percent else {})
