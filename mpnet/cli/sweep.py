@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from mpnet.cli.options import (
-    OUTPUT_FILE,
     PATH,
     budget_options,
     budgets_of,
@@ -51,7 +50,7 @@ NOTHING_FITS = 1
 @set_option
 @unlabelled_option
 @log_option
-@click.option("--store", type=OUTPUT_FILE, help="File that keeps all trials.  [default: under output]")
+@click.option("--store", type=PATH, help="File that keeps all trials.  [default: under output]")
 @click.option(
     "--status", type=PATH, metavar="STORE", help="Print the progress of a sweep, or of the latest one in a folder, then exit."
 )

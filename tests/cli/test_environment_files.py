@@ -114,7 +114,6 @@ def test_places_that_cannot_be_written_are_found_before_any_work(tmp_path: Path,
         ("analyze", "none.yaml", "--csv"),
         ("init", "--cfg", "none.cfg", "--images", "none", "-o"),
         ("show", "none.cfg", "--graph", "-o"),
-        ("sweep", "none.yaml", "--store"),
     )
     for arguments in (
         *commands,
