@@ -128,12 +128,14 @@ def _result(result: Result) -> ListedResult:
 
 def _sweeps(store: Path) -> list[ListedSweep]:
     latest = _leads_to(store.parent / LATEST_STORE, store.name)
+    status = sweep_status(store)
     return [
         ListedSweep(
             store=str(store),
             name=summary.name,
             is_latest=latest and summary.is_last,
-            state=summary.state,
+            # Whether the last sweep works at this moment is no part of its record.
+            state=status.state if summary.number == status.number else summary.state,
             number=summary.number,
             contexts=summary.contexts,
             strategy=summary.strategy,
@@ -144,7 +146,7 @@ def _sweeps(store: Path) -> list[ListedSweep]:
             created=summary.created,
             is_last=summary.is_last,
         )
-        for summary in sweep_status(store).sweeps
+        for summary in status.sweeps
     ]
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from mpnet.formats.documents.typed import as_json
 from mpnet.resolve.inventory import inventory
+from mpnet.sweep.store import TrialStore
 from mpnet.trial.result import Result
+from tests.report.made_store import SUBJECT, make_store
 
 
 def test_a_run_is_listed_with_what_tells_it_apart(result: Result, tmp_path: Path) -> None:
@@ -35,3 +37,11 @@ def test_what_cannot_be_read_is_listed_with_the_reason(result: Result, tmp_path:
     [row] = found.unreadable
     assert row.path == str(result.folder / "result.json")
     assert "is no result of mpnet" in row.reason
+
+
+def test_a_sweep_that_works_is_listed_as_running(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s.sqlite", count=50, state="interrupted")
+    with TrialStore.open(path, SUBJECT) as writing:
+        writing.claim(["unit"])
+        assert [row.state for row in inventory(tmp_path).sweeps] == ["running"]
+    assert [row.state for row in inventory(tmp_path).sweeps] == ["interrupted"]
