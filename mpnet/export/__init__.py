@@ -100,7 +100,7 @@ class Target:
     precisions:   names of those that it has besides fp32, fp16, int8 and their variants, by flavour; None: all there are.
     options:      those that `write` knows, by their names.
     reads_weights: whether `write` asks for more than the network file: weights, ranges, the plan.
-    whole_numbers: the flavours that write configurations of whole numbers alone.
+    integer_only: the flavours that write configurations of whole numbers alone.
     packages:     requirements that writing has besides mpnet's own; extra: the extra of mpnet that brings them.
     """
 
@@ -115,7 +115,7 @@ class Target:
     precisions: Mapping[str, tuple[str, ...]] | None = field(default_factory=dict)
     options: tuple[Option, ...] = ()
     reads_weights: bool = True
-    whole_numbers: tuple[str, ...] = ()
+    integer_only: tuple[str, ...] = ()
 
     def refuses(self, layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
         """Return '' or why a layer cannot be expressed."""
@@ -222,7 +222,7 @@ def export(name: str, configuration: Configuration, flavour: str = "", options: 
     refused = unsupported(chosen_target, configuration, flavour)
     if refused:
         raise ConfigError(_refusal(name, chosen_target, configuration, flavour, refused))
-    if chosen_target.reads_weights and flavour not in chosen_target.whole_numbers and configuration.in_whole_numbers:
+    if chosen_target.reads_weights and flavour not in chosen_target.integer_only and configuration.is_integer_only:
         raise ConfigError(
             f"--to {name}: quantization.integer_only is written by --to bundle and --to tflite --flavour integer alone; use "
             "one of them, or leave it out"

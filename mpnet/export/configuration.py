@@ -71,7 +71,7 @@ class Configuration:
         return self._material[1]
 
     @property
-    def in_whole_numbers(self) -> bool:
+    def is_integer_only(self) -> bool:
         """Return whether nothing between the image and the heads is a real."""
         return any(precision.carries_scale for precision in self.precisions.of_weights) and self.options.integer_only
 

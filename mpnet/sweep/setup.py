@@ -104,7 +104,7 @@ def section_of(experiment: Experiment) -> SweepSection:
     return experiment.sweep
 
 
-def _check_whole_numbers(bench: Workbench, space: Space) -> None:
+def _check_integer_only(bench: Workbench, space: Space) -> None:
     """Check that all codes are of integers. Raises: ConfigError naming a layer that may become one of reals."""
     for variable in space.variables:
         for code in variable.codes:
@@ -124,7 +124,7 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
     experiment, network = bench.experiment, bench.network
     benches = tuple(under_options(bench, space, number) for number in range(len(space.option_sets)))
     if any(chosen.options.integer_only for chosen in benches):
-        _check_whole_numbers(bench, space)
+        _check_integer_only(bench, space)
     plan = bench.assign()
     table = read_table(section.latency) if section.latency is not None else None
     if table is not None:

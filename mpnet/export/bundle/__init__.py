@@ -28,5 +28,5 @@ TARGET = Target(
         Option("no_profile", "Leave out what `mprun --profile` runs."),
     ),
     precisions=None,
-    whole_numbers=("",),
+    integer_only=("",),
 )

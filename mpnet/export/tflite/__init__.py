@@ -20,7 +20,7 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
     rules = FLAVOURS[flavour]
     export = (
         IntegerExport(configuration, rules)
-        if configuration.in_whole_numbers
+        if configuration.is_integer_only
         else TfliteExport(configuration, rules, options.get("sums", {}))
     )
     graph = export.graph
@@ -38,6 +38,6 @@ TARGET = Target(
     flavours=FLAVOURS,
     support=support,
     options=(Option("sums"),),
-    whole_numbers=("integer",),
+    integer_only=("integer",),
     precisions={name: rules.precisions for name, rules in FLAVOURS.items()},
 )
