@@ -141,17 +141,20 @@ def test_failures_become_one_line(
 def test_a_signal_that_python_would_ignore_comes_again(number: int, error: str) -> None:
     """In callbacks of Python's import system, whose code is frozen, exceptions are ignored.
 
-    A process of its own: an alarm among the threads of everything that other tests loaded has ended pytest's worker.
+    A process of its own: an alarm among the threads of everything that other tests loaded has ended pytest's worker. The alarm
+    waits until the line is out, which it would cut on a busy machine.
     """
     program = f"""
-import time
+import signal, time
 from types import SimpleNamespace
 from mpnet.cli import signals
 
 importing = SimpleNamespace(f_code=SimpleNamespace(co_filename="<frozen importlib._bootstrap>"))
+signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGALRM}})
 try:
     signals._stopped({int(number)}, importing)
     print("deferred", flush=True)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {{signal.SIGALRM}})
     time.sleep(60)
 except BaseException as raised:
     print(type(raised).__name__)
