@@ -29,6 +29,7 @@ from mixbench.hessian import statistics
 from mixbench.measure import Measurer, sweep_of
 from mixbench.problem import COLUMNS, COST, FOLDER, QUALITY, TABLES, read_table
 from mpnet.errors import MpnetError
+from mpnet.formats.documents.typed import as_json
 from mpnet.formats.files.atomic import atomic_path
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE
@@ -104,7 +105,7 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
 def sweep_record(store: TrialStore) -> Mapping[str, Any]:
     """Return what the store says of its last sweep, contexts included."""
     record = choose_record(store, None)
-    return {} if record is None else {**record.sweep, "contexts": list(store.contexts().values())}
+    return {} if record is None else {**as_json(record.sweep), "contexts": list(store.contexts().values())}
 
 
 def _columns(sweep: SweepProblem, rows: Mapping[str, Trial]) -> tuple[NDArray[np.int32], dict[str, NDArray[np.float64]]]:

@@ -93,14 +93,14 @@ def test_another_mode_is_said(mpnet: Mpnet, experiment: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({}, "engine 'none' is unknown; known are"), ({"packages": ("no-such-engine>=3",)}, "pip install --upgrade 'mpnet[")],
+    [({}, "engine 'qqq' is unknown; known are"), ({"packages": ("no-such-engine>=3",)}, "pip install --upgrade 'mpnet[")],
 )
 def test_what_cannot_run_is_one_line(
     mpnet: Mpnet, experiment: Path, scalar_backends: dict[str, Backend], changes: dict[str, object], message: str
 ) -> None:
     for name, value in changes.items():
         object.__setattr__(scalar_backends["scalar"], name, value)
-    process = mpnet("run", experiment, "--engine", "scalar" if changes else "none")
+    process = mpnet("run", experiment, "--engine", "scalar" if changes else "qqq")
     assert (process.returncode, process.stderr.count("\n")) == (2, 1)
     assert message in process.stderr
 

@@ -74,7 +74,7 @@ def _environment(data: ReportData) -> jinja2.Environment:
         counted=counted,
         product=lambda shape: int(np.prod(shape)),
         short=short_key,
-        shell=shlex.quote,
+        quoted=shlex.quote,
     )
     environment.globals.update(chip=_chip, images_text=images_text, whisker=_Whisker(data.classes), tone=_tone, measure=measure)
     environment.globals.update(measure_labels=MEASURE_LABELS, kind_label=kind_label)
