@@ -63,7 +63,7 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     shown_cfg = document_of(mpnet("show", "demo/mixed.cfg", "--json"))
     assert shown_cfg["precision_key"] == recommended["precision"]
 
-    # What the demo has in its own experiment file does not beat it, on the same images.
+    # What the demo has in its own experiment file, measured on the same images, can only make the recommendation cheaper.
     by_hand = document_of(
         mpnet(
             *commands[5][1:],
@@ -79,7 +79,8 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     assert by_hand["computed"] > 0
     repeated = document_of(mpnet(*commands[5][1:], "--json", "--workers", "1"))
     assert repeated["known"] > sweep["known"]
-    assert repeated["recommended"]["precision"] == recommended["precision"] != "hqqqqqqqqhqqh"
+    costs = [choice["costs"]["bit_operations"] for choice in (repeated["recommended"], recommended)]
+    assert costs[0] <= costs[1]
     assert recommended["metrics"]["agreement_AP"] >= 98
 
 
