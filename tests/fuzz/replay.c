@@ -70,7 +70,7 @@ static void change(void)
         break;
     }
     case 4: value = (int32_t)((uint32_t)value + (uint32_t)draw(9) - 4u); break; /* wraps, as the words of a file may */
-    case 5: { /* a piece of it elsewhere */
+    case 5: {                                                                   /* a piece of it elsewhere */
         const size_t from = draw(changed_size), span = 1 + draw(64), room = changed_size - (from > at ? from : at);
         memmove(changed + at, changed + from, span < room ? span : room);
         return;
