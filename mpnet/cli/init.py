@@ -12,8 +12,9 @@ import click
 from mpnet.backends import READERS, backends
 from mpnet.cli.options import OUTPUT_FILE, PATH, declare
 from mpnet.cli.output import console, note, print_json
-from mpnet.errors import ConfigError
+from mpnet.errors import ConfigError, FormatError
 from mpnet.formats.files.atomic import write_text
+from mpnet.formats.files.foreign import foreign_model
 from mpnet.messages import counted
 from mpnet.trial.template import InitFiles, experiment_template
 
@@ -24,7 +25,8 @@ from mpnet.trial.template import InitFiles, experiment_template
     "mpnet init --cfg net.cfg --weights net.weights --images coco8.yaml",
     quiet=False,
 )
-@click.option("--cfg", required=True, type=PATH, help="Darknet cfg.")
+@click.argument("network", metavar="[CFG]", required=False, type=PATH)
+@click.option("--cfg", type=PATH, help="Darknet cfg; the same as the argument.")
 @click.option("--weights", type=PATH, help="Darknet weights.  [default: beside the cfg]")
 @click.option("--images", type=PATH, help="Labelled images: a folder, Darknet's .data or valid.txt, or Ultralytics' data.yaml.")
 @click.option(
@@ -46,7 +48,8 @@ from mpnet.trial.template import InitFiles, experiment_template
 @click.option("-o", "--out", type=OUTPUT_FILE, help="The file to write.  [default: NAME.yaml, of the cfg]")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 def command(
-    cfg: Path,
+    network: Path | None,
+    cfg: Path | None,
     weights: Path | None,
     images: Path | None,
     unlabelled: Path | None,
@@ -60,8 +63,10 @@ def command(
 ) -> None:
     """Write a commented experiment file, after reading network, weights and labels once to see that they fit.
 
-    Paths in it count from its folder, so that it may be moved with its files.
+    Paths in it count from its folder, so that it may be moved with its files. For models of other programs there is
+    mpnet import.
     """
+    cfg = _choose_cfg(network, cfg)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", (out or cfg).stem).strip("-._") or "experiment"
     target = out or Path(f"{name}.yaml")
     if images is None and unlabelled is None:
@@ -69,8 +74,8 @@ def command(
     if target.exists() and not force:
         raise ConfigError(f"{target}: exists already; name another file with -o, or replace it with --force")
     parts = InitFiles(cfg, weights or cfg.with_suffix(".weights"), images, names, labels, annotations, unlabelled)
-    text, dataset, network = experiment_template(parts, target, name, "" if engine in (None, "mprun") else str(engine))
-    for warning in (*network.warnings, *dataset.notes):
+    text, dataset, spec = experiment_template(parts, target, name, "" if engine in (None, "mprun") else str(engine))
+    for warning in (*spec.warnings, *dataset.notes):
         note(warning)
     write_text(target, text)
     if as_json:
@@ -81,7 +86,7 @@ def command(
                 **({"unlabelled": dataset.unlabelled} if dataset.unlabelled else {}),
                 "boxes": len(dataset.box),
                 "classes": list(dataset.names),
-                "warnings": [*network.warnings, *dataset.notes],
+                "warnings": [*spec.warnings, *dataset.notes],
             }
         )
         return
@@ -91,3 +96,19 @@ def command(
         f"{len(dataset.names)} classes. Next: mpnet run {shlex.quote(str(target))}",
         soft_wrap=True,
     )
+
+
+def _choose_cfg(argument: Path | None, option: Path | None) -> Path:
+    """Return the network file that the command line names. Raises: ConfigError, FormatError: a model of another program."""
+    if argument is not None and option is not None:
+        raise ConfigError(f"{argument} and --cfg {option} are two networks; name one")
+    cfg = argument or option
+    if cfg is None:
+        raise ConfigError(
+            "name a network: `mpnet init net.cfg --images val/images`, or for a model of another program "
+            "`mpnet import model.onnx -o model/`, which writes an experiment file as well"
+        )
+    foreign = foreign_model(cfg) if cfg.is_file() else ""
+    if foreign:
+        raise FormatError(f"{cfg}: {foreign}")
+    return cfg

@@ -53,7 +53,12 @@ def test_checkpoints_of_other_programs_are_named_by_what_they_begin_with(experim
 
 
 @pytest.mark.parametrize(
-    ("file", "remedy"), [("net.onnx", "`mpnet import` makes a cfg"), ("net.pt", "export it to ONNX there, then")]
+    ("file", "remedy"),
+    [
+        ("net.onnx", "`mpnet import net.onnx -o net/` makes a cfg"),
+        ("my net.tflite", "`mpnet import 'my net.tflite' -o 'my net/'` makes a cfg"),
+        ("net.pt", "export it to ONNX there, then"),
+    ],
 )
 def test_models_of_other_programs_lead_to_import(
     file: str, remedy: str, experiment: Path, tmp_path: Path, mpnet: Mpnet
@@ -64,6 +69,8 @@ def test_models_of_other_programs_lead_to_import(
         ("compare", file, file),
         ("export", file, "--to", "onnx", "-o", "new.onnx"),
         ("init", "--cfg", file, "--images", "images"),
+        ("init", file),
+        ("init", file, "--images", "images"),
         ("detect", "--cfg", "net.cfg", "--weights", file, "images"),
     ]
     for arguments in commands:

@@ -129,6 +129,20 @@ def test_a_target_decides_how_the_file_quantises(mpnet: Mpnet, user_folder: Path
     assert process.returncode == 0, process.stderr
 
 
+def test_the_network_is_named_once(mpnet: Mpnet, user_folder: Path) -> None:
+    by_option = mpnet("init", *MODEL, "--images", "street.data", "-o", "a.yaml")
+    by_argument = mpnet("init", "net.cfg", "--images", "street.data", "-o", "b.yaml")
+    assert (by_option.returncode, by_argument.returncode) == (0, 0), by_argument.stderr
+    assert (user_folder / "b.yaml").read_text() == (user_folder / "a.yaml").read_text().replace("a.yaml", "b.yaml").replace(
+        "name: a", "name: b"
+    )
+    both = mpnet("init", "net.cfg", "--cfg", "other.cfg", "--images", "street.data")
+    assert (both.returncode, both.stderr) == (2, "error: net.cfg and --cfg other.cfg are two networks; name one\n")
+    without = mpnet("init", "--images", "street.data")
+    assert without.returncode == 2
+    assert without.stderr.startswith("error: name a network: `mpnet init net.cfg --images val/images`, or for a model")
+
+
 def test_files_that_are_there_stay(mpnet: Mpnet, user_folder: Path) -> None:
     (user_folder / "net.yaml").write_text("mine")
     refused = mpnet("init", *MODEL, "--images", "street.data")

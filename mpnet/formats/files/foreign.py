@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 _IMPORTED = (".onnx", ".tflite")
@@ -25,9 +26,12 @@ def foreign_content(content: bytes) -> str:
 
 def foreign_model(path: Path | str) -> str:
     """Return what to do with a model of another program, by its suffix; '' for other files."""
-    suffix = Path(path).suffix.lower()
+    path = Path(path)
+    suffix = path.suffix.lower()
     if suffix in _IMPORTED:
-        return "is a model of another program; `mpnet import` makes a cfg, weights and an experiment file of it"
+        command = shlex.join(["mpnet", "import", str(path), "-o", f"{path.stem}/"])
+        command = command if command.isprintable() else "mpnet import"
+        return f"is a model of another program; `{command}` makes a cfg, weights and an experiment file of it"
     if suffix in _CHECKPOINTS:
         return "is a model of another program; export it to ONNX there, then `mpnet import` makes an experiment of it"
     return ""
