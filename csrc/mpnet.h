@@ -14,6 +14,7 @@ enum { MP_OK = 0, MP_BAD_ARGUMENT = 1, MP_BAD_SHAPE = 2, MP_OVERFLOW = 3, MP_NON
 enum { MP_FP32 = 0, MP_FP16 = 1, MP_INT8 = 2, MP_FP32_WINOGRAD = 3, MP_FP16_HALF = 4 }; /* precisions */
 enum { MP_INT4 = 5, MP_INT5 = 6, MP_INT6 = 7, MP_BF16 = 8, MP_INT3 = 9, MP_INT16 = 10 };
 enum { MP_INT16W6 = 11, MP_INT16W5 = 12, MP_INT16W4 = 13, MP_INT16W3 = 14 };
+enum { MP_FP16_HALF_WINOGRAD = 15 };
 enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2, MP_TYPE_BF16 = 3, MP_TYPE_I16 = 4 }; /* stored types */
 enum { MP_LINEAR = 0, MP_LEAKY = 1, MP_RELU = 2, MP_RELU6 = 3, MP_LOGISTIC = 4, MP_MISH = 5, MP_SWISH = 6 };
 /* Those that only mp_conv and mp_map have. */

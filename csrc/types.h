@@ -85,6 +85,7 @@ static const mp_precision mp_precisions[] = {
     [MP_INT16W5] = {MP_TYPE_I16, MP_SUM_BYTE_PAIRS, MP_INT8, MP_INT16, 5},
     [MP_INT16W4] = {MP_TYPE_I16, MP_SUM_BYTE_PAIRS, MP_INT8, MP_INT16, 4},
     [MP_INT16W3] = {MP_TYPE_I16, MP_SUM_BYTE_PAIRS, MP_INT8, MP_INT16, 3},
+    [MP_FP16_HALF_WINOGRAD] = {MP_TYPE_F16, MP_SUM_HALF, MP_FP16_HALF_WINOGRAD, MP_FP16_HALF, 0},
 };
 /* clang-format on */
 /* How weights of a precision come. */

@@ -99,3 +99,4 @@ static void stage_half(void *staged, const void *source, size_t count, int zero_
 static const mp_micro micro_half = {ARM_F16_TILE,
                                     .needs_stage = 1, .stage = stage_half, .tile = tile_f16};
 #define MP_HAS_FP16_HALF
+#define MP_HALF_WINOGRAD_INPUT winograd_input_f16

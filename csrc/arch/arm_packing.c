@@ -10,7 +10,8 @@ static const mp_micro f16 = {ARM_F16_TILE}, s8 = {ARM_S8_TILE}, dot = {ARM_DOT_T
                       s16 = {ARM_S16_TILE};
 static const mp_depthwise depthwise_f32 = {.a_bytes = 4, .weight_type = MP_W_F32};
 static const mp_depthwise depthwise_s8 = {.a_bytes = 2, .weight_type = MP_W_I16};
-static const mp_winograd winograd_f32 = {.micro = &f32}, winograd_s16 = {.micro = &s16, ARM_S16_WINOGRAD};
+static const mp_winograd winograd_f32 = {.micro = &f32}, winograd_f16 = {.micro = &f16},
+                         winograd_s16 = {.micro = &s16, ARM_S16_WINOGRAD};
 
 #define PACKING_TABLE(NAME, FP16_HALF, CODES, WIDE, WINOGRAD)                                                          \
     const mp_table mp_packing_##NAME = {                                                                               \
@@ -21,7 +22,8 @@ static const mp_winograd winograd_f32 = {.micro = &f32}, winograd_s16 = {.micro 
                   [MP_FP16_HALF] = &FP16_HALF,                                                                         \
                   [MP_FP32_WINOGRAD] = &f32,                                                                           \
                   [MP_BF16] = &f32,                                                                                    \
-                  [MP_INT16] = WIDE},                                                                                  \
+                  [MP_INT16] = WIDE,                                                                                   \
+                  [MP_FP16_HALF_WINOGRAD] = &FP16_HALF},                                                               \
         .depthwise = {[MP_FP32] = &depthwise_f32,                                                                      \
                       [MP_FP16] = &depthwise_f32,                                                                      \
                       [MP_INT8] = &depthwise_s8,                                                                       \
@@ -29,7 +31,9 @@ static const mp_winograd winograd_f32 = {.micro = &f32}, winograd_s16 = {.micro 
                       [MP_FP32_WINOGRAD] = &depthwise_f32,                                                             \
                       [MP_BF16] = &depthwise_f32,                                                                      \
                       [MP_INT16] = &depthwise_s8},                                                                     \
-        .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32, [MP_INT8] = WINOGRAD},                                        \
+        .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32,                                                               \
+                     [MP_FP16_HALF_WINOGRAD] = &winograd_##FP16_HALF,                                                  \
+                     [MP_INT8] = WINOGRAD},                                                                            \
         .lanes = ARM_LANES,                                                                                            \
     }
 PACKING_TABLE(neon, f32, s8, &s16, &winograd_s16);

@@ -4,7 +4,7 @@
 #include "../half.h"
 #include "narrow.h"
 
-/* Below this many channels the transforms cost more than they save. For fp32_winograd part of the contract. The second: of the
+/* Below this many channels the transforms cost more than they save. For the Winograd of reals part of the contract. The second: of the
  * input, beside tiles for narrow weights. */
 enum { WINOGRAD_MIN_CHANNELS = 16, WINOGRAD_MIN_NARROW = 24 };
 
@@ -385,6 +385,8 @@ static void choose_tiles(mp_conv_plan *plan, const mp_table *table, int requeste
         (!plan->codes || requested & MP_WINOGRAD || (by_weights && winograd_fits_int8(&plan->shape, weights)))) {
         plan->winograd = winograd;
         plan->micro = plan->winograd->micro;
+        /* Of halves, which its output transform turns into floats that begin from the bias. */
+        if (plan->sums == MP_SUM_HALF) plan->sums = MP_SUM_FLOAT;
     }
     const mp_micro *shallow = plan->winograd ? 0 : short_tiles(plan, table->winograd[traits->tiles]);
     if (shallow) plan->micro = shallow;

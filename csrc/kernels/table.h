@@ -5,6 +5,7 @@
  * MP_INT8_RATE: int8 products that its best instruction makes in the time of an fp32 one; default 2 (pairs of int16).
  * MP_INT8_WORDS, MP_FP16_WORDS: what int8 and fp16 cost here, for people (`mprun --info`).
  * MP_OWN_I8, MP_HAS_FP16_HALF, MP_OWN_S16: the level brings its own micro_i8, micro_half, micro_s16 (Winograd's).
+ * MP_HALF_WINOGRAD_INPUT: the transform of inputs that this micro_half multiplies.
  * MP_DOT_PAIRS: int16 is multiplied as it is; beside MP_HAS_DOT8 only where that takes no more instructions than its two bytes do.
  * MP_COLUMNS: its mp_depthwise.lines of codes, by columns.
  * MP_NARROW_TILES: initialisers of mp_table.micro for weights below eight bits, where products of these are cheaper.
@@ -122,6 +123,10 @@ static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = M
 #endif
 static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_s16, MP_DEPTHWISE_ROW(s8), MP_LINES_I8, .in_place = 1};
 static const mp_depthwise depthwise_micro_i16 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_i16, MP_DEPTHWISE_ROW(s16)};
+#ifndef MP_HALF_WINOGRAD_INPUT
+#define MP_HALF_WINOGRAD_INPUT winograd_input_half
+#endif
+static const mp_winograd winograd_half = {.micro = &micro_half, .input = MP_HALF_WINOGRAD_INPUT, .output = winograd_output_half};
 static const mp_winograd winograd_f32 = {.micro = &micro_f32, .input = winograd_input_f32, .output = winograd_output_f32};
 #ifdef MP_INT8_WINOGRAD
 #if defined(MP_OWN_S16)
@@ -146,12 +151,14 @@ static const mp_winograd winograd_i8 = {.micro = &micro_s16, MP_INT8_WINOGRAD, .
         .fp16 = MP_FP16_WORDS,                                                                                                \
         .int8 = WORDS,                                                                                                        \
         .micro = {[MP_FP32] = &micro_f32, [MP_FP16] = &micro_f16, [MP_INT8] = &micro_i8, [MP_FP16_HALF] = &micro_half,        \
-                  [MP_FP32_WINOGRAD] = &micro_f32, [MP_BF16] = &micro_bf16, [MP_INT16] = INT16, MP_NARROW_TILES},                                 \
+                  [MP_FP32_WINOGRAD] = &micro_f32, [MP_BF16] = &micro_bf16, [MP_INT16] = INT16,                        \
+                  [MP_FP16_HALF_WINOGRAD] = &micro_half, MP_NARROW_TILES},                                                    \
         .matrix = MATRIX,                                                                                                     \
         .depthwise = {[MP_FP32] = &depthwise_micro_f32, [MP_FP16] = &depthwise_micro_f16, [MP_INT8] = &depthwise_micro_i8,    \
                       [MP_FP16_HALF] = &depthwise_micro_half, [MP_FP32_WINOGRAD] = &depthwise_micro_f32,                      \
                       [MP_BF16] = &depthwise_micro_bf16, [MP_INT16] = &depthwise_micro_i16},                                                                     \
-        .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32, [MP_INT8] = WINOGRAD}, MP_LEAVES(MP_OWN_LEAF).lanes = VL,            \
+        .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32, [MP_FP16_HALF_WINOGRAD] = &winograd_half, [MP_INT8] = WINOGRAD},     \
+        MP_LEAVES(MP_OWN_LEAF).lanes = VL,                                                                                    \
         .int8_rate = RATE,                                                                                                    \
     };
 MP_TABLE(MP_LEVEL, MP_INT8_RATE, MP_INT8_WORDS, MP_WINOGRAD_I8, MP_INT16_TILES, 0)

@@ -105,6 +105,57 @@ WINOGRAD_OUTPUT(winograd_output_f32, wv_f32, WINOGRAD_OUTPUT_F32, WINOGRAD_AS_IT
 static const int winograd_shift[4] = {3, 2, 1, 1};
 WINOGRAD_OUTPUT(winograd_output_s32, wv_u32, WINOGRAD_OUTPUT_U32, WINOGRAD_DIVIDE)
 
+/* Products in halves: points 0, +-sqrt(1/2), +-sqrt(2), infinity. Transforms are in floats; what comes in is rounded to halves once. */
+#define WINOGRAD_ROOT 0x1.6a09e6p0f
+#define WINOGRAD_HALF_INPUT_LINE(D0, D1, D2, D3, D4, D5, V0, V1, V2, V3, V4, V5)                                       \
+    do {                                                                                                               \
+        const vf d0_ = D0, d1_ = D1, d2_ = D2, d3_ = D3, d4_ = D4, d5_ = D5;                                           \
+        const vf a_ = vf_fma(vf_set1(-2), d2_, d4_), b_ = vf_fma(vf_set1(-2), d1_, d3_);                               \
+        const vf c_ = vf_fma(vf_set1(-0.5f), d2_, d4_), e_ = vf_fma(vf_set1(-0.5f), d1_, d3_);                         \
+        V0 = vf_add(vf_fma(vf_set1(-2.5f), d2_, d0_), d4_);                                                            \
+        V1 = vf_fma(vf_set1(WINOGRAD_ROOT / 2), b_, a_);                                                               \
+        V2 = vf_fma(vf_set1(-WINOGRAD_ROOT / 2), b_, a_);                                                              \
+        V3 = vf_fma(vf_set1(WINOGRAD_ROOT), e_, c_);                                                                   \
+        V4 = vf_fma(vf_set1(-WINOGRAD_ROOT), e_, c_);                                                                  \
+        V5 = vf_add(vf_fma(vf_set1(-2.5f), d3_, d1_), d5_);                                                            \
+    } while (0)
+/* ELEMENT: what halves are held as. */
+#define WINOGRAD_HALF_INPUT(NAME, ELEMENT, LOAD, STORE)                                                                \
+    static inline void NAME(const char *pixel, size_t pixel_bytes, size_t row_bytes, int channels, char *v,            \
+                            size_t position_bytes)                                                                     \
+    {                                                                                                                  \
+        for (int c = 0; c < channels; c += VL) {                                                                       \
+            vf t[6][6];                                                                                                \
+            for (int x = 0; x < 6; x++) {                                                                              \
+                vf d[6];                                                                                               \
+                _Pragma("GCC unroll 6") for (int y = 0; y < 6; y++) d[y] =                                             \
+                    LOAD((const ELEMENT *)(pixel + y * row_bytes + x * pixel_bytes) + c);                              \
+                WINOGRAD_HALF_INPUT_LINE(d[0], d[1], d[2], d[3], d[4], d[5], t[0][x], t[1][x], t[2][x], t[3][x],       \
+                                         t[4][x], t[5][x]);                                                            \
+            }                                                                                                          \
+            char *to = v + c * sizeof(ELEMENT);                                                                        \
+            for (int y = 0; y < 6; y++) {                                                                              \
+                vf r[6];                                                                                               \
+                WINOGRAD_HALF_INPUT_LINE(t[y][0], t[y][1], t[y][2], t[y][3], t[y][4], t[y][5], r[0], r[1], r[2], r[3], \
+                                         r[4], r[5]);                                                                  \
+                _Pragma("GCC unroll 6") for (int x = 0; x < 6; x++, to += position_bytes) STORE((ELEMENT *)to, r[x]);  \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+#define WINOGRAD_STORE_ROUNDED(P, X) vf_store(P, vf_round_half(X))
+WINOGRAD_HALF_INPUT(winograd_input_half, float, vf_load, WINOGRAD_STORE_ROUNDED)
+WINOGRAD_HALF_INPUT(winograd_input_f16, uint16_t, vf_load_half, vf_store_half)
+
+#define WINOGRAD_OUTPUT_HALF(M0, M1, M2, M3, M4, M5, Y0, Y1, Y2, Y3)                                                   \
+    do {                                                                                                               \
+        const vf p_ = vf_add(M1, M2), q_ = vf_sub(M1, M2), r_ = vf_add(M3, M4), s_ = vf_sub(M3, M4);                   \
+        Y0 = vf_add(vf_add(M0, p_), r_);                                                                               \
+        Y1 = vf_fma(vf_set1(WINOGRAD_ROOT), s_, vf_mul(vf_set1(WINOGRAD_ROOT / 2), q_));                               \
+        Y2 = vf_fma(vf_set1(2), r_, vf_mul(vf_set1(0.5f), p_));                                                        \
+        Y3 = vf_fma(vf_set1(2 * WINOGRAD_ROOT), s_, vf_fma(vf_set1(WINOGRAD_ROOT / 4), q_, M5));                       \
+    } while (0)
+WINOGRAD_OUTPUT(winograd_output_half, vf, WINOGRAD_OUTPUT_HALF, WINOGRAD_AS_IT_IS)
+
 /* Vectors of eight-bit weights as wide ones. */
 static inline __attribute__((always_inline)) wv_s16 winograd_tap(const int8_t *taps)
 {

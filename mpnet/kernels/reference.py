@@ -8,6 +8,7 @@ float64 (product exact, sum rounded to odd, then to float32), so that no roundin
 from __future__ import annotations
 
 import typing
+from dataclasses import dataclass
 from typing import Callable, Sequence, TypedDict, TypeVar
 
 import numpy as np
@@ -170,37 +171,93 @@ def _integer_codes(packed: PackedConv, x: Array, fields: Fields) -> NDArray[np.i
 
 
 def uses_winograd(shape: ConvShape) -> bool:
-    """Return whether fp32_winograd differs from fp32 for this shape."""
+    """Return whether the Winograd variants differ from their direct ones for this shape."""
     plain = shape.size == 3 and shape.stride == 1 and shape.dilation == 1 and shape.groups == 1
     return plain and shape.in_channels >= 16 and shape.out_channels >= 16
 
 
-def _winograd_input(d: F32) -> F32:
-    """Transform six lines along the first axis."""
+@dataclass(frozen=True)
+class _Transforms:
+    """Winograd's F(4x4, 3x3) at some points, section 2.
+
+    rows, denominators: of weights, (6, 3) and (6,), in float64.
+    transform_input:    float32 lines along the first axis, six to six.
+    transform_output:   six to four.
+    """
+
+    rows: NDArray[np.float64]
+    denominators: NDArray[np.float64]
+    transform_input: Callable[[F32], F32]
+    transform_output: Callable[[F32], F32]
+
+
+def _transform_input(d: F32) -> F32:
+    """Transform six lines along the first axis, fp32_winograd."""
     two, four, five = _f32(2), _f32(4), _f32(5)
     a, b, c, e = d[4] - d[2] * four, d[3] - d[1] * four, d[4] - d[2], (d[3] - d[1]) * two
     return np.stack([(d[0] * four - d[2] * five) + d[4], a + b, a - b, c + e, c - e, (d[1] * four - d[3] * five) + d[5]])
 
 
-def _winograd_output(m: F32) -> F32:
-    """Transform six products along the first axis into four results."""
+def _transform_output(m: F32) -> F32:
+    """Transform six products along the first axis into four results, fp32_winograd."""
     p, q, r, s = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
     return np.stack([(m[0] + p) + r, q + s * _f32(2), p + r * _f32(4), (q + s * _f32(8)) + m[5]])
 
 
-def _winograd(packed: PackedConv, x: Array, fields: Fields) -> F32:
-    """Convolve by Winograd's F(4x4, 3x3), section 2, fp32_winograd."""
-    shape, bias = packed.shape, fields["bias"]
-    if not uses_winograd(shape):
-        return _chains(packed, x, fields)
-    rows = np.array([[1, 0, 0], [1, 1, 1], [1, -1, 1], [1, 2, 4], [1, -2, 4], [0, 0, 1]], np.float64)
-    denominator = np.array([4, -6, -6, 24, 24, 1], np.float64)
-    total = np.zeros((6, 6, shape.in_channels, shape.out_channels))
+def _scaled_sum(factor: float, x: F32, y: F32) -> F32:
+    """Return factor * x + y, rounded once."""
+    return fma(_f32(factor), x, y)
+
+
+def _transform_half_input(d: F32) -> F32:
+    """Transform six lines along the first axis, fp16_half_winograd."""
+    half_root, root = float(_f32(0.5**0.5)), float(_f32(2**0.5))
+    a, b = _scaled_sum(-2, d[2], d[4]), _scaled_sum(-2, d[1], d[3])
+    c, e = _scaled_sum(-0.5, d[2], d[4]), _scaled_sum(-0.5, d[1], d[3])
+    first, last = _scaled_sum(-2.5, d[2], d[0]) + d[4], _scaled_sum(-2.5, d[3], d[1]) + d[5]
+    inner = [_scaled_sum(factor, x, y) for factor, x, y in ((half_root, b, a), (-half_root, b, a), (root, e, c), (-root, e, c))]
+    return np.stack([first, *inner, last])
+
+
+def _transform_half_output(m: F32) -> F32:
+    """Transform six products along the first axis into four results, fp16_half_winograd."""
+    half_root, root = _f32(0.5**0.5), _f32(2**0.5)
+    p, q, r, s = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
+    last = _scaled_sum(float(2 * root), s, _scaled_sum(float(half_root / 2), q, m[5]))
+    return np.stack([(m[0] + p) + r, _scaled_sum(float(root), s, half_root * q), _scaled_sum(2, r, _f32(0.5) * p), last])
+
+
+_WINOGRAD = _Transforms(
+    np.array([[1, 0, 0], [1, 1, 1], [1, -1, 1], [1, 2, 4], [1, -2, 4], [0, 0, 1]], np.float64),
+    np.array([4, -6, -6, 24, 24, 1], np.float64),
+    _transform_input,
+    _transform_output,
+)
+_ROOT = float(np.sqrt(2.0))
+_HALF_WINOGRAD = _Transforms(
+    np.array([[1, 0, 0], [1, _ROOT / 2, 0.5], [1, -_ROOT / 2, 0.5], [1, _ROOT, 2], [1, -_ROOT, 2], [0, 0, 1]], np.float64),
+    np.array([1, -1.5, -1.5, 6, 6, 1], np.float64),
+    _transform_half_input,
+    _transform_half_output,
+)
+
+
+def _transformed_weights(packed: PackedConv, transforms: _Transforms) -> F32:
+    """Return the weights at each position, (6, 6, in, out), in float32."""
+    rows, denominators = transforms.rows, transforms.denominators
+    total = np.zeros((6, 6, packed.shape.in_channels, packed.shape.out_channels))
     weights = packed.data.astype(np.float64)
     for y in range(3):
-        for xx in range(3):
-            total += (rows[:, y, None] * rows[None, :, xx])[:, :, None, None] * weights[:, :, y, xx].T
-    u = (total / (denominator[:, None] * denominator[None, :])[:, :, None, None]).astype(np.float32)
+        for x in range(3):
+            total += (rows[:, y, None] * rows[None, :, x])[:, :, None, None] * weights[:, :, y, x].T
+    u: F32 = (total / (denominators[:, None] * denominators[None, :])[:, :, None, None]).astype(np.float32)
+    return u
+
+
+def _winograd_results(packed: PackedConv, x: F32, bias: F32, transforms: _Transforms, kind: type[RealT]) -> F32:
+    """Convolve by Winograd's F(4x4, 3x3), section 2. kind: of products and their sums."""
+    shape = packed.shape
+    u = _transformed_weights(packed, transforms).astype(kind).astype(np.float32)
     th, tw = -(-shape.out_h // 4), -(-shape.out_w // 4)
     padded = np.zeros((x.shape[0], th * 4 + 2, tw * 4 + 2, shape.in_channels), np.float32)
     p = shape.padding
@@ -210,13 +267,29 @@ def _winograd(packed: PackedConv, x: Array, fields: Fields) -> F32:
     for ty in range(th):
         for tx in range(tw):
             d = padded[:, ty * 4 : ty * 4 + 6, tx * 4 : tx * 4 + 6].transpose(1, 2, 0, 3)
-            v = _winograd_input(_winograd_input(d).swapaxes(0, 1)).swapaxes(0, 1)
-            m = np.zeros((6, 6, x.shape[0], shape.out_channels), np.float32)
+            lines = transforms.transform_input(transforms.transform_input(d).swapaxes(0, 1)).swapaxes(0, 1)
+            v = lines.astype(kind).astype(np.float32)
+            sums: NDArray[RealT] = np.zeros((6, 6, x.shape[0], shape.out_channels), kind)
             for c in range(shape.in_channels):
-                m = fma(v[..., c, None], u[:, :, None, c], m)
-            y4 = _winograd_output(_winograd_output(m).swapaxes(0, 1)).swapaxes(0, 1)
+                sums = fma(v[..., c, None], u[:, :, None, c], sums, kind)
+            m = sums.astype(np.float32)
+            y4 = transforms.transform_output(transforms.transform_output(m).swapaxes(0, 1)).swapaxes(0, 1)
             out[:, ty * 4 : ty * 4 + 4, tx * 4 : tx * 4 + 4] = (y4 + bias).transpose(2, 0, 1, 3)
     return np.ascontiguousarray(out[:, : shape.out_h, : shape.out_w])
+
+
+def _winograd(packed: PackedConv, x: Array, fields: Fields) -> F32:
+    """Compute fp32_winograd: chains where it is not used."""
+    if not uses_winograd(packed.shape):
+        return _chains(packed, x, fields)
+    return _winograd_results(packed, widened(x), fields["bias"], _WINOGRAD, np.float32)
+
+
+def _half_winograd(packed: PackedConv, x: Array, fields: Fields) -> F32:
+    """Compute fp16_half_winograd: chains in halves where it is not used."""
+    if not uses_winograd(packed.shape):
+        return _half_chains(packed, x, fields)
+    return _winograd_results(packed, widened(x), fields["bias"], _HALF_WINOGRAD, np.float16)
 
 
 # What each precision makes of packed weights, x as stored and the fields: float32 before the activation.
@@ -229,6 +302,7 @@ _RESULTS: dict[str, Callable[[PackedConv, Array, Fields], F32]] = {
     "fp16_half": _half_chains,
     "bf16": _chains,
     "int16": _integers,
+    "fp16_half_winograd": _half_winograd,
 }
 
 

@@ -121,6 +121,7 @@ INT16 = Precision("int16", "i", "int16", CODE16, 8, "int64", "fp32", 2)
 # Declared variants: other arithmetic over the same storage, with their own fixed order of operations.
 FP32_WINOGRAD = Precision("fp32_winograd", "w", "fp32", FLOAT32, 32, "float32", "fp32", 3)
 FP16_HALF = Precision("fp16_half", "H", "fp16", FLOAT16, 16, "float16", "fp16", 2)
+FP16_HALF_WINOGRAD = Precision("fp16_half_winograd", "W", "fp16", FLOAT16, 16, "float16", "fp16", 2)
 # int8 and int16 with fewer bits for each weight.
 INT6 = Precision("int6", "6", "int8", CODE8, 6, "int32", "fp32", 1)
 INT5 = Precision("int5", "5", "int8", CODE8, 5, "int32", "fp32", 1)
@@ -135,7 +136,7 @@ PRECISIONS: dict[str, Precision] = {
     p.name: p
     for p in (
         *(FP32, FP16, BF16, INT8, FP32_WINOGRAD, FP16_HALF, INT6, INT5, INT4, INT3),
-        *(INT16, INT16W6, INT16W5, INT16W4, INT16W3),
+        *(INT16, INT16W6, INT16W5, INT16W4, INT16W3, FP16_HALF_WINOGRAD),
     )
 }
 BY_CODE: dict[str, Precision] = {p.code: p for p in PRECISIONS.values()}

@@ -29,7 +29,7 @@ from mpnet.kernels.isa import active_level, kernels, usable_levels
 from mpnet.model.layers import ConvolutionSpec
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import parse_key, split_key
-from mpnet.model.precision import BY_CODE, FP16_HALF, FP32_WINOGRAD, PRECISIONS, Precision, precision
+from mpnet.model.precision import BY_CODE, FP16_HALF_WINOGRAD, FP32_WINOGRAD, PRECISIONS, Precision, precision
 from mpnet.progress import Advance, Progress, silent, unseen
 from mpnet.speed.clock import Work, in_turn, once, together
 from mpnet.speed.peak import Peak, measure_peak
@@ -242,9 +242,9 @@ def _step(prepared: Prepared, timed: StepTime, peak: Peak, threads: int) -> Benc
 
 def _largest_share(precision: Precision, layer: ConvolutionSpec) -> float:
     """Return the share of the peak that a convolution can have: 3x3 int8 is Winograd's where that gives the same integers."""
-    if (precision is FP32_WINOGRAD or precision.multiplies_bytes) and (layer.size, layer.stride, layer.groups) == (3, 1, 1):
-        return WINOGRAD_SHARE
-    return HALF_SHARE if precision is FP16_HALF else 1.0
+    has_winograd = precision in (FP32_WINOGRAD, FP16_HALF_WINOGRAD) or precision.multiplies_bytes
+    is_winograd = has_winograd and (layer.size, layer.stride, layer.groups) == (3, 1, 1)
+    return (WINOGRAD_SHARE if is_winograd else 1.0) * (HALF_SHARE if precision.accumulates == "float16" else 1.0)
 
 
 DEFAULT_PRECISIONS = ("fp32", "fp32_winograd", "fp16", "int8", "mixed")

@@ -31,6 +31,7 @@ PLANS: dict[str, dict[str | int, str]] = {
     "fp32_winograd": {},
     "fp16": {},
     "fp16_half": {},
+    "fp16_half_winograd": {},
     "bf16": {},
     "int8": {},
     "mixed": {"all": "int8", "first": "fp16", "heads": "fp32"},

@@ -40,7 +40,7 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
 
 
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
-    return "it has no halves" if precision.name == "fp16_half" else ""
+    return "it has no halves" if precision.accumulates == "float16" else ""
 
 
 class ScalarModel:

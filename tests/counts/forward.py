@@ -15,7 +15,7 @@ from pathlib import Path
 
 CASES = (
     ("cortex-a57", "neon", ("fp32", "fp32_winograd", "fp16", "int8", "int16", "mixed")),
-    ("cortex-a76", "neon_dotprod", ("fp16_half", "int8", "int16", "mixed")),
+    ("cortex-a76", "neon_dotprod", ("fp16_half", "fp16_half_winograd", "int8", "int16", "mixed")),
     ("max,sve=off", "neon_i8mm", ("int8", "int16", "mixed")),
 )
 

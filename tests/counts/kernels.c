@@ -27,12 +27,19 @@ static const struct {
     int precision, type;
     int weight; /* all of them, of codes: 1, or what only multiples of narrow codes are */
 } PRECISIONS[] = {
-    {"fp32", MP_FP32, MP_TYPE_F32, 0},        {"fp32_winograd", MP_FP32_WINOGRAD, MP_TYPE_F32, 0},
-    {"fp16", MP_FP16, MP_TYPE_F16, 0},        {"fp16_half", MP_FP16_HALF, MP_TYPE_F16, 0},
-    {"int8", MP_INT8, MP_TYPE_I8, 1},         {"int6", MP_INT6, MP_TYPE_I8, 1},
-    {"int5", MP_INT5, MP_TYPE_I8, 1},         {"int4", MP_INT4, MP_TYPE_I8, 1},
-    {"int6_groups", MP_INT6, MP_TYPE_I8, 62}, {"int5_groups", MP_INT5, MP_TYPE_I8, 30},
-    {"int4_groups", MP_INT4, MP_TYPE_I8, 14}, {"int16", MP_INT16, MP_TYPE_I16, 1},
+    {"fp32", MP_FP32, MP_TYPE_F32, 0},
+    {"fp32_winograd", MP_FP32_WINOGRAD, MP_TYPE_F32, 0},
+    {"fp16", MP_FP16, MP_TYPE_F16, 0},
+    {"fp16_half", MP_FP16_HALF, MP_TYPE_F16, 0},
+    {"int8", MP_INT8, MP_TYPE_I8, 1},
+    {"int6", MP_INT6, MP_TYPE_I8, 1},
+    {"int5", MP_INT5, MP_TYPE_I8, 1},
+    {"int4", MP_INT4, MP_TYPE_I8, 1},
+    {"int6_groups", MP_INT6, MP_TYPE_I8, 62},
+    {"int5_groups", MP_INT5, MP_TYPE_I8, 30},
+    {"int4_groups", MP_INT4, MP_TYPE_I8, 14},
+    {"int16", MP_INT16, MP_TYPE_I16, 1},
+    {"fp16_half_winograd", MP_FP16_HALF_WINOGRAD, MP_TYPE_F16, 0},
 };
 
 static void *buffer(size_t bytes)

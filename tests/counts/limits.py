@@ -133,6 +133,7 @@ EXECUTED = (
     Executed("neon", "cortex-a57", "int4_groups", 0.225, (0.116, 0.254, 0.443)),
     Executed("neon", "cortex-a57", "int16", 0.295, (0.223, 0.481, 0.830)),
     Executed("neon_fp16", "a64fx", "fp16_half", 0.144, (0.151, 0.155, 0.390)),
+    Executed("neon_fp16", "a64fx", "fp16_half_winograd", 0.144, (0.065, 0.155, 0.390)),
     Executed("neon_dotprod", "cortex-a76", "int8", 0.078, (0.086, 0.087, 0.194)),
     Executed("neon_dotprod", "cortex-a76", "int6", 0.078, (0.087, 0.090, 0.194)),
     Executed("neon_dotprod", "cortex-a76", "int6_groups", 0.078, (0.087, 0.093, 0.196)),

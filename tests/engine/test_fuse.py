@@ -258,8 +258,9 @@ def test_a_pooled_result_needs_a_quarter_of_the_memory(pools: NetworkSpec) -> No
 @pytest.mark.parametrize(
     "precision",
     [
-        pytest.param(name, marks=pytest.mark.slow if precision.is_narrow or name == "fp16_half" else ())  # by the oracle
-        for name, precision in PRECISIONS.items()
+        # By the oracle.
+        pytest.param(name, marks=pytest.mark.slow if row.is_narrow or row.accumulates == "float16" else ())
+        for name, row in PRECISIONS.items()
     ],
 )
 @pytest.mark.parametrize("calibrated", [False, True])

@@ -317,7 +317,7 @@ static const char *precision_name(int precision)
         [MP_INT4] = "int4",       [MP_INT3] = "int3",
         [MP_INT16] = "int16",     [MP_INT16W6] = "int16w6",
         [MP_INT16W5] = "int16w5", [MP_INT16W4] = "int16w4",
-        [MP_INT16W3] = "int16w3",
+        [MP_INT16W3] = "int16w3", [MP_FP16_HALF_WINOGRAD] = "fp16_half_winograd",
     };
     return NAMES[precision] ? NAMES[precision] : "unnamed";
 }

@@ -344,7 +344,7 @@ def test_weights_that_are_no_multiples_of_codes_are_refused(level: str, row: Pre
 
 
 @pytest.mark.parametrize("rounding", ["half_to_even", "half_away", "truncate"])
-@pytest.mark.parametrize("name", ["fp16", "bf16", "int8", "fp16_half"])
+@pytest.mark.parametrize("name", ["fp16", "bf16", "int8", "fp16_half", "fp16_half_winograd"])
 def test_an_input_converted_on_its_way_is_one_converted_before(name: str, rounding: str) -> None:
     rng = np.random.default_rng(5)
     kind = precision(name)

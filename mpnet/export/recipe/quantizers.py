@@ -16,6 +16,7 @@ from mpnet.export.recipe.choice import Choice, ChosenLayer
 from mpnet.model.convolutions import ConnectedSpec, ConvolutionSpec, DeconvolutionalSpec
 from mpnet.model.layer import NETWORK_INPUT
 from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import PRECISIONS
 from mpnet.model.quantization import BY_ACTIVATIONS
 from mpnet.quantization.equalise import depthwise_pairs
 
@@ -209,7 +210,7 @@ def _tensorrt(choice: Choice) -> Files:
     return {_RECIPE: _json(choice, recipe)}
 
 
-_FLOATS = {"fp16": "fp16", "fp16_half": "fp16"}
+_FLOATS = {name: "fp16" for name, row in PRECISIONS.items() if row.base == "fp16"}
 _POLYGRAPHY = {"int8": "int8", "fp16": "float16", "fp32": "float32"}
 
 
