@@ -162,6 +162,8 @@ def _draw(plan: Plan, out: Path | None, measure: bool, source: str, overrides: t
 
 def _show(plan: Plan) -> ShownNetwork:
     network, costs = plan.network, layer_costs(plan)
+    coded = [(index, plan.precision[index]) for index in plan.precision.weighted if plan.precision[index].carries_scale]
+    granularities = [plan.options.of(index).rounded_to(precision)[0].granularity for index, precision in coded]
     values = [{field.name: getattr(row, field.name) for field in fields(row)} for row in costs]
     return ShownNetwork(
         cfg=network.source,
@@ -171,5 +173,7 @@ def _show(plan: Plan) -> ShownNetwork:
         precision_key=plan.precision.key,
         layers=tuple(ShownLayer(**row, detail=describe_layer(network.layers[row["index"]])) for row in values),
         totals={**plan_cost(plan), "parameters": network.parameters, "conversions": sum(len(row.conversions) for row in costs)},
+        coded_layers=len(coded),
+        per_tensor_layers=granularities.count("per_tensor"),
         warnings=tuple(network.warnings),
     )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Mapping, Sequence
 
@@ -58,6 +58,7 @@ class PickOutcome:
     """The document that `mpnet pick --json` prints.
 
     budgets: as given, by option. cost: the measure that cheap is of. count: configurations that there are figures of.
+    source: the pick as other commands name it, `STORE:KEY`, with `@N` where there are several option sets; None: no pick.
     pick: the best that fits, None: nothing does, and nearest is least beyond. runner_up: the next that fits.
     looser, tighter: for each budget the next amount that changes the pick, as far as there is one.
     timed_count: configurations that the sweep timed on its machine, where a budget of time is held against these alone; None:
@@ -75,6 +76,7 @@ class PickOutcome:
     nearest: PickedRow | None
     timed_count: int | None = field(default=None, metadata=json_key("timed"))
     doubt: str = ""
+    source: str | None = None
 
 
 def pick_by_budgets(path: Path, number: int | None, texts: Mapping[str, str]) -> PickOutcome:
@@ -83,7 +85,13 @@ def pick_by_budgets(path: Path, number: int | None, texts: Mapping[str, str]) ->
     texts: budgets by option. Losses are those on all images at hand.
     Raises: ConfigError for what is no budget, or one that the store has no figures for; StoreError as `read_sweep`.
     """
-    return _open_picker(path, number, texts).outcome(texts)
+    picker = _open_picker(path, number, texts)
+    outcome = picker.outcome(texts)
+    if outcome.pick is None:
+        return outcome
+    sweep = "" if number is None else f"{number}/"
+    name = name_assignment(path, number, outcome.pick.precision, picker.options)
+    return replace(outcome, source=f"{path}:{sweep}{name}")
 
 
 def pick_name(path: Path, number: int | None, texts: Mapping[str, str]) -> str:
@@ -225,10 +233,16 @@ class _Picker:
         )
 
     def _find_shown(self) -> set[tuple[str, str]]:
-        budget = {b.unit: b.amount for b in self._budgets if b.option == LOSS and b.unit != PERCENT}
-        if self._stored.result is None or len(budget) < sum(b.option == LOSS for b in self._budgets) or not budget:
+        losses = [budget for budget in self._budgets if budget.option == LOSS]
+        budget = {b.unit: b.amount for b in losses if b.unit != PERCENT}
+        budget.update((self._task.quality, b.amount * self._points_of_percent()) for b in losses if b.unit == PERCENT)
+        if self._stored.result is None or not budget:
             return set()
         return set(shown_configurations(self._stored.result, budget))
+
+    def _points_of_percent(self) -> float:
+        """Return the points of quality that one percent of the baseline's is, on the images that select."""
+        return float(self._table.columns[self._task.quality][self._table.baseline]) / 100
 
     def _column(self, name: str, remedy: str) -> NDArray[np.float64]:
         if name not in self._table.columns:
@@ -243,7 +257,7 @@ class _Picker:
                 other = f"'1 {self._task.quality}'" if measure(budget.unit).kind == "agreement" else "'1 agreement'"
                 raise ConfigError(f"{self._path}: has no figures for {budget.option} in {budget.name}; give {other}")
             if budget.unit == PERCENT:
-                loss = 100 * loss / self._table.columns[self._task.quality][self._table.baseline]
+                loss = loss / self._points_of_percent()
             return loss
         column = self._column("weight_bytes", "sweep again") if budget.option == BYTES else self._times()
         if budget.unit == PERCENT:

@@ -73,6 +73,20 @@ def test_a_table_says_what_was_picked_and_how_to_take_it(mpnet: Mpnet, store: Pa
         assert f"\n{word} " in text
 
 
+def test_a_budget_in_percent_is_shown_by_the_points_that_it_is(mpnet: Mpnet, tmp_path: Path) -> None:
+    table = configurations()
+    key = "q" * 11  # the cheapest of all, which loses less than either budget on the images at hand
+    bound = {"least": 0.0, "most": 2.0, "loss": 1.0, "images": 58}
+    tested = {"precision": key, "options": "", "state": "met", "more_images": None, "losses": {"AP": bound}}
+    safety = {"margin": {"AP": 2.0}, "asked": True, "error": 0.05, "held_out": True, "images": 58, "safe": key, "why": ""}
+    findings = {"best": None, "safety": {**safety, "tested": [tested]}}
+    store = make_store(tmp_path / "s.sqlite", findings=findings)
+    baseline = table.columns["AP"][0]
+    for points, is_shown in ((3.0, True), (1.9, False)):
+        pick = document_of(mpnet("pick", store, "--max-loss", f"{100 * points / baseline} %", "--json"))["pick"]
+        assert (pick["precision"], pick["shown"]) == (key, is_shown)
+
+
 def test_nothing_that_fits_ends_with_one(mpnet: Mpnet, store: Path) -> None:
     process = mpnet("pick", store, "--max-loss", "0.0001 agreement", "--max-bytes", "1%", "--json")
     document = json.loads(process.stdout)
@@ -175,6 +189,20 @@ def test_times_are_of_the_table_or_of_what_was_timed(mpnet: Mpnet, experiment: P
     process = mpnet("pick", timed["store"], "--max-time", "1.2x")
     assert (process.returncode, process.stderr.count("\n")) == (2, 1)
     assert "int8 everywhere was not timed, of which 1.2x is; the same `mpnet sweep` again" in process.stderr
+
+
+@pytest.mark.slow
+def test_the_export_line_names_the_option_set(mpnet: Mpnet, experiment: Path) -> None:
+    space = "space: {quantization: {weights.granularity: [per_tensor, per_channel]}}"
+    section = f"sweep={{strategy: one_at_a_time, precisions: [fp32, int8], {space}}}"
+    swept = document_of(mpnet("sweep", experiment, "--set", section, "--workers", 1, "--no-time", "--json"))
+    assert swept["store"]
+    outcome = document_of(mpnet("pick", swept["store"], "--max-bytes", "1.5x", "--json"))
+    path, at, number = outcome["source"].rpartition("@")
+    assert (path, at) == (f"{swept['store']}:{outcome['pick']['precision']}", "@")
+    assert number in ("1", "2")
+    assert f"export {outcome['source']} " in mpnet("pick", swept["store"], "--max-bytes", "1.5x").stdout.replace("'", "")
+    assert document_of(mpnet("show", outcome["source"], "--json"))["precision_key"] == outcome["pick"]["precision"]
 
 
 def test_a_space_without_fp32_is_compared_with_its_highest_configuration(mpnet: Mpnet, experiment: Path) -> None:

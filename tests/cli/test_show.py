@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -40,6 +41,23 @@ def test_the_table_names_what_selectors_choose(mpnet: Mpnet, cfg: Path) -> None:
     assert "fp32 -> int8" in head
     assert any(line.startswith("24 layers, precision qqqqqqqqqqqqq; ") for line in lines)
     assert not any("\x1b" in line or "…" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("layers", "words"), [({}, " (scales per tensor), "), ({"first": "per_tensor"}, " (scales per tensor in 1 layer), ")]
+)
+def test_weights_with_one_scale_a_tensor_are_told(mpnet: Mpnet, experiment: Path, layers: dict[str, str], words: str) -> None:
+    default = "per_channel" if layers else "per_tensor"
+    section = {"weights": default, "layers": {name: {"weights": value} for name, value in layers.items()}}
+    options = ("--set", f"quantization={json.dumps(section)}", "--set", "precision={default: int8}")
+    text = mpnet("show", experiment, *options).stdout
+    assert f" of weights{words}" in text
+    document = document_of(mpnet("show", experiment, *options, "--json"))
+    assert (document["coded_layers"], document["per_tensor_layers"]) == (13, len(layers) or 13)
+    per_channel = mpnet(
+        "show", experiment, "--set", "quantization={weights: per_channel}", "--set", "precision={default: int8}"
+    )
+    assert " of weights, " in per_channel.stdout
 
 
 def test_an_experiment_shows_its_own_precisions(mpnet: Mpnet, experiment: Path) -> None:

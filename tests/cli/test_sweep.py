@@ -422,6 +422,39 @@ def test_a_profile_predicts_every_configuration(mpnet: Mpnet, sweep_file: Path) 
     assert all(row["costs"]["latency_ms"] > 0 for row in document["front"])
 
 
+@pytest.mark.slow
+def test_a_budget_of_time_is_held_against_the_table(mpnet: Mpnet, sweep_file: Path) -> None:
+    path = board(mpnet, sweep_file.parent, "--precisions", "fp32,int8")
+    table = json.loads(path.read_text(encoding="utf-8"))
+    # Of no machine: a convolution takes 4 ms, one of codes 1 ms, and everything else nothing to speak of.
+    times_ms = dict.fromkeys(table["steps"], 0.001)
+    for step in times_ms:
+        _, operation, precision, *_ = step.split()
+        if operation.startswith("Convolve"):
+            times_ms[step] = {"fp32": 4.0, "int8": 1.0}[precision]
+    path.write_text(json.dumps({**table, "steps": times_ms}), encoding="utf-8")
+    section = "sweep={strategy: greedy, precisions: [fp32, int8], latency: board.json, latency_error: 1e9}"
+    command = ("sweep", sweep_file, "--set", section, "--workers", 1, "--no-time", "--json")
+    plain = document_of(mpnet(*command))
+    assert plain["objectives"][-1] == "latency_ms"
+    times = {row["precision"]: row["costs"]["latency_ms"] for row in (*plain["front"], plain["baseline"])}
+    fp32, int8 = times["f" * 13], times["q" * 13]
+    for text, limit in (("1x", int8), ("1.5 x", 1.5 * int8), ("90%", 0.9 * fp32), ("20 ms", 20.0)):
+        document = json.loads(mpnet(*command, "--max-time", text).stdout)
+        assert document["limits"] == {"latency_ms": pytest.approx(limit, abs=1e-5)}
+        assert document["computed"] == 0
+        assert {row["precision"] for row in document["picks"].values()} <= set(times)
+        for row in document["picks"].values():
+            assert row["costs"]["latency_ms"] <= limit + 1e-5
+        # `pick` says the same of the same budget.
+        [(_, picked_time)] = document_of(mpnet("pick", document["store"], "--max-time", f"{limit + 1e-5} ms", "--json"))[
+            "pick"
+        ]["values"].items()
+        assert picked_time <= limit + 1e-5
+    refused = mpnet(*command, "--max-time", "0.1x")
+    assert (refused.returncode, json.loads(refused.stdout)["recommended"]) == (1, None)
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [

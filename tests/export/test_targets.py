@@ -46,6 +46,48 @@ def test_a_cfg_has_the_precisions_that_were_chosen_and_needs_no_weights() -> Non
     assert export("cfg", configuration(exported.content, "q" * 13)).details == {"changed": False}
 
 
+MEASURED = {
+    "activations": {"mode": "affine", "ranges": "dynamic"},
+    "weights": {"granularity": "per_tensor", "method": "min_max", "rounding": "half_away"},
+    "bias_correction": False,
+    "equalisation": False,
+}
+"""Quantisation options as a result's protocol has them."""
+IS_UNSTATED = "the cfg has the precisions alone, not how int8 was quantised when they were measured: "
+
+
+@pytest.mark.parametrize(
+    ("net_keys", "measured", "notes"),
+    [
+        (
+            "",
+            MEASURED,
+            "add quantize_weights=per_tensor to its [net]; an experiment file says quantization.weights.rounding: half_away, "
+            "which no cfg can",
+        ),
+        ("quantize_weights=per_tensor\n", {**MEASURED, "weights": {"granularity": "per_tensor", "method": "min_max"}}, ""),
+        (
+            "",
+            {**MEASURED, "weights": {"granularity": "per_channel", "method": "min_max"}, "bias_correction": True},
+            "add bias_correction=1 to its [net]",
+        ),
+        (
+            "",
+            {"layers": {"0": MEASURED}, **MEASURED, "weights": {"granularity": "per_channel", "method": "min_max"}},
+            "set quantize_weights=per_tensor in layers 0; an experiment file says quantization.weights.rounding: half_away in "
+            "layers 0, which no cfg can",
+        ),
+    ],
+)
+def test_a_cfg_names_the_options_that_it_does_not_state(net_keys: str, measured: dict[str, Any], notes: str) -> None:
+    content = tiny_cfg().replace("[net]\n", f"[net]\n{net_keys}", 1).encode()
+    document = {"protocol": {"quantization": measured}}
+    exported = export("cfg", replace(configuration(content, "q" * 13), document=document))
+    assert exported.notes == ((IS_UNSTATED + notes,) if notes else ())
+    # Nothing of it matters where no layer is in int8.
+    assert export("cfg", replace(configuration(content, "h" * 13), document=document)).notes == ()
+
+
 @pytest.mark.parametrize(
     ("packages", "message"),
     [

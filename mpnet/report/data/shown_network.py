@@ -33,7 +33,10 @@ class Dialect:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownNetwork:
-    """A network. digest: of its cfg. input: [h, w, c]. totals: of all layers, by name."""
+    """A network. digest: of its cfg. input: [h, w, c]. totals: of all layers, by name.
+
+    per_tensor_layers: how many layers have weights in codes with one scale for all of them; coded_layers: in codes at all.
+    """
 
     cfg: str
     digest: str
@@ -42,4 +45,6 @@ class ShownNetwork:
     precision_key: str
     layers: tuple[ShownLayer, ...]
     totals: Mapping[str, float]
+    coded_layers: int = 0
+    per_tensor_layers: int = 0
     warnings: tuple[str, ...]

@@ -59,7 +59,7 @@ def _classifier(protocol: JsonObject) -> str:
 _WORDS: dict[str, TaskWords] = {
     DETECTION.name: TaskWords(
         _detector,
-        {"class": "class", "picture": "picture", "score": "score", "IoU": "iou"},
+        {"class": "class", "image": "picture", "score": "score", "IoU": "iou"},
         "score 0.25 or more, IoU 0.5",
         "nothing",
     ),
@@ -67,7 +67,7 @@ _WORDS: dict[str, TaskWords] = {
         _classifier,
         {
             "class": "class",
-            "picture": "picture",
+            "image": "picture",
             "first run": "baseline_class",
             "score": "baseline_score",
             "this run": "other_class",

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mpnet.backends.placement import LayerPlacement
-from mpnet.messages import bytes_text, count_text
+from mpnet.messages import bytes_text, count_text, counted
 from mpnet.model.network import ConvolutionSpec, LayerSpec, MaxpoolSpec, UpsampleSpec
 from mpnet.model.plan_key import short_key
 from mpnet.model.precision import PRECISIONS
@@ -69,9 +69,17 @@ def print_layers(network: ShownNetwork, console: Console) -> None:
         "conversions\n"
         f"{count_text(totals['macs'])} MACs ({share:.1f} % in int8), {totals['parameters']:,} parameters, "
         f"{count_text(totals['bit_operations'])} bit operations\n"
-        f"{bytes_text(totals['weight_bytes'])} of weights, {bytes_text(totals['peak_activation_bytes'])} of "
-        "activations at the peak, for one image"
+        f"{bytes_text(totals['weight_bytes'])} of weights{_scales_text(network)}, "
+        f"{bytes_text(totals['peak_activation_bytes'])} of activations at the peak, for one image"
     )
+
+
+def _scales_text(network: ShownNetwork) -> str:
+    """Say where weights in codes have one scale a tensor: each channel with its own takes more bytes."""
+    if not network.per_tensor_layers:
+        return ""
+    some = network.per_tensor_layers < network.coded_layers
+    return " (scales per tensor" + (f" in {counted(network.per_tensor_layers, 'layer')}" if some else "") + ")"
 
 
 def print_placements(layers: Sequence[LayerPlacement], engine: Mapping[str, str] | None, console: Console) -> None:

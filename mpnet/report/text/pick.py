@@ -52,7 +52,7 @@ def print_pick(outcome: PickOutcome, console: Console) -> None:
             f"{counted(outcome.timed_count, 'configuration')} of these were timed by the sweep, and no other one counts; "
             f"with a table of `mpnet profile` (sweep.latency) all have a time.{doubt}"
         )
-    source = shlex.quote(f"{outcome.store}:{row.precision}")
+    source = shlex.quote(outcome.source or f"{outcome.store}:{row.precision}")
     console.print(f"{program()} export {source} -o mixed.cfg", soft_wrap=True)
 
 
