@@ -32,7 +32,7 @@ def _control_accuracy(problem: Problem, drop: float) -> str:
     ranking, candidates = list[int](), set(range(len(problem.layers)))
     while best < target and candidates:
         if not ranking:
-            ranking = sorted(candidates, key=lambda layer: problem.quality(_raised(problem, key, layer)))
+            ranking = _rank(problem, key, candidates)
         layer = ranking.pop()
         candidates.discard(layer)
         higher = _raised(problem, key, layer)
@@ -41,12 +41,18 @@ def _control_accuracy(problem: Problem, drop: float) -> str:
             key, best = higher, quality
         else:
             candidates.add(layer)
-            ranking = sorted(candidates, key=lambda layer: problem.quality(_raised(problem, key, layer)))
+            ranking = _rank(problem, key, candidates)
             layer = ranking.pop()
             candidates.discard(layer)
             key = _raised(problem, key, layer)
             best = problem.quality(key)
     return key
+
+
+def _rank(problem: Problem, key: str, candidates: set[int]) -> list[int]:
+    """Return layers by the agreement that raising each alone gives, the best last."""
+    problem.prepare([_raised(problem, key, layer) for layer in candidates])
+    return sorted(candidates, key=lambda layer: problem.quality(_raised(problem, key, layer)))
 
 
 def _raised(problem: Problem, key: str, layer: int) -> str:

@@ -20,13 +20,18 @@ from mixbench.problem import Problem
 def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
     """Singles, pairs of different layers, then the form."""
     variables = [(layer, step) for layer, codes in enumerate(problem.choices) for step in range(1, len(codes))]
+    problem.prepare([single(problem, layer, step) for layer, step in variables])
     singles = [problem.head_error(single(problem, layer, step)) for layer, step in variables]
     form = np.diag(np.array(singles))
+    pairs: dict[tuple[int, int], str] = {}
     for (i, (layer, step)), (j, (second, other_step)) in combinations(enumerate(variables), 2):
         if layer != second:
             key = list(single(problem, layer, step))
             key[second] = problem.choices[second][other_step]
-            form[i, j] = form[j, i] = (problem.head_error("".join(key)) - singles[i] - singles[j]) / 2
+            pairs[i, j] = "".join(key)
+    problem.prepare(list(pairs.values()))
+    for (i, j), pair in pairs.items():
+        form[i, j] = form[j, i] = (problem.head_error(pair) - singles[i] - singles[j]) / 2
     values, vectors = np.linalg.eigh(form)
     form = (vectors * np.maximum(values, 0)) @ vectors.T
     if problem.is_sample:

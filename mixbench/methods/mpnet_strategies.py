@@ -35,6 +35,7 @@ def replayed(name: str, trials: int | None = None) -> Method:
         batch = next(walk, None)
         while batch is not None:
             found: dict[Assignment, Trial] = {} if batch.screen else outcomes
+            problem.prepare([requested.key for requested in batch.configurations])
             for requested in batch.configurations:
                 if trials is not None and len(outcomes) >= trials and requested not in outcomes:
                     walk.close()
