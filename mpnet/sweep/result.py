@@ -94,7 +94,7 @@ class Pick(ConfigurationRow):
 class Recommendation(Pick):
     """The configuration that a sweep recommends.
 
-    is_shown:    whether it is shown to keep the budget; else it keeps it on the images at hand.
+    is_shown:    whether it is shown to keep the budget; else its measured loss keeps it.
     reason:      why it is this one, in a clause. more_images: about how many more would tell, None: nobody knows.
     budget:      percent points that it may lose, by measure.
     """
@@ -164,6 +164,8 @@ class Safety:
     error:       probability of a wrong answer of each test. is_held_out: whether the images that test did not choose.
     images:      that test. safe: the cheapest configuration that is shown to keep the margins, None: none is.
     why:         what the tests showed, in a sentence. tested: from accurate to cheap.
+    untested:    those that come after the first that is not shown and were measured on the same images, as long as the loss
+                 that was measured keeps the margins.
     """
 
     margin: Values
@@ -175,6 +177,7 @@ class Safety:
     why: str
     twice: SafetyWithTwice | None = field(default=None, metadata=json_key(omit_default=True))
     tested: tuple[TestedRow, ...]
+    untested: tuple[TestedRow, ...] = field(default=(), metadata=json_key(omit_default=True))
 
 
 @dataclass(frozen=True)
@@ -332,7 +335,7 @@ class SweepResult:
     images:       of the data. objectives: measures that the front is made of, the first of accuracy before costs.
     precisions:   that layers may have. limits: on measures, by key of the constraints.
     recommended:  the configuration to take, None: none is, for the reason that not_recommended gives.
-    best_found:   what costs clearly less than a recommendation that is shown, and keeps the budget on the images at hand.
+    best_found:   what costs clearly less than a recommendation that is shown, and keeps the budget by its measured loss.
     best:         the cheapest under limits on accuracy, without them the safe or the most accurate one. nearest: to the limits,
                   where none keeps them.
     intervals_by: where the intervals of losses come from, in words.

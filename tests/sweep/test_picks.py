@@ -246,6 +246,28 @@ def test_what_comes_after_the_first_that_is_not_shown_is_not_run() -> None:
     assert run == keys_of[:8]
 
 
+def test_what_is_likely_is_measured_on_until_the_first_that_loses_more() -> None:
+    keys_of = [f"{i:06b}".replace("0", "f").replace("1", "q") for i in range(1, 25)]
+    trials = {
+        Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": 100.0 - i, "agreement_AP": 100.0 - i / 10})
+        for i, key in enumerate(["ffffff", *keys_of])
+    }
+    run: list[str] = []
+
+    def judged(configurations: Sequence[Assignment]) -> Mapping[Assignment, Judgement]:
+        run.extend(c.key for c in configurations)
+        losses = {key: 0.5 if i < 2 else 2.9 if i < 9 else 3.1 for i, key in enumerate(keys_of)}
+        return judged_with({key: {"agreement_AP": agreement(loss)} for key, loss in losses.items()})(configurations)
+
+    safety = check_safety(problem(), trials, judged, MARGINS, DETECTION, 500, 300)
+    assert find_safe_key(safety) == keys_of[1]
+    assert [test.configuration.key for test in safety.tested] == keys_of[:4]
+    assert [test.configuration.key for test in safety.likely] == keys_of[:9]
+    assert run == keys_of[:12]
+    described = describe_safety(safety, ["", ""])
+    assert [row.precision for row in described.untested] == keys_of[4:9]
+
+
 def test_limits_hold_for_all_three() -> None:
     limits = ConstraintSection(ap_drop=0.6)
     judged = judged_with({key: {"agreement_AP": agreement(0.1)} for key in COST})

@@ -104,8 +104,39 @@ def test_images_that_did_not_choose_count_by_their_number() -> None:
     assert outcome.recommended.precision == "fq"
 
 
+def with_losses(losses: dict[str, float], *, first_untested: int = 1) -> Safety:
+    """Return tests that showed nothing, of configurations from accurate to cheap with these losses of agreement."""
+    rows = tuple(
+        sweep_result.TestedRow(key, "", "cannot be told", None, {"agreement_AP": LossBounds(0.0, 9.0, loss, 50)})
+        for key, loss in losses.items()
+    )
+    return replace(safety(), tested=rows[:first_untested], untested=rows[first_untested:])
+
+
 def test_what_is_shown_to_lose_more_is_not_recommended() -> None:
-    outcome = with_recommendation(result(safety=safety(qf="not_met")))
+    outcome = with_recommendation(result(safety=with_losses({"fq": 1.0, "qf": 3.5, "qq": 1.0}, first_untested=3)))
+    assert outcome.recommended is not None
+    assert outcome.recommended.precision == "fq"
+
+
+def test_of_what_was_tested_the_last_before_the_first_that_loses_more_is_found() -> None:
+    # By the images at hand alone qf would be found in all three: its loss there is 2 points.
+    for losses, key in (({"fq": 1.0, "qf": 2.5}, "qf"), ({"fq": 1.0}, "fq"), ({"fq": 3.1, "qf": 1.0}, "fq")):
+        outcome = with_recommendation(result(safety=with_losses(losses)), judge=lambda row, budget: Evidence({}, 120))
+        assert outcome.recommended is not None
+        assert (outcome.recommended.precision, outcome.recommended.is_shown) == (key, False)
+        reasons = {
+            False: "the cheapest before the first, from accurate to cheap, that loses more than 3 agreement AP and 1 AP on the "
+            "images that test",
+            True: "the cheapest that loses at most 3 agreement AP and 1 AP on the images at hand",
+        }
+        reason = reasons[losses["fq"] > 3]  # where the first loses more, only what costs no less is left
+        assert outcome.recommended.reason == f"best found, not shown: {reason}; about 120 more images would tell"
+
+
+def test_a_budget_of_the_user_ends_the_walk_at_its_own_first_that_loses_more() -> None:
+    tests = with_losses({"fq": 1.0, "qf": 2.5}, first_untested=2)
+    outcome = with_recommendation(result(limits={"agreement_AP_drop": 2.4}, safety=tests))
     assert outcome.recommended is not None
     assert outcome.recommended.precision == "fq"
 

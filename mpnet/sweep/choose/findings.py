@@ -125,7 +125,7 @@ def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, 
     margins = (facts.margins or margins_of(None, facts.task)).of_baseline({} if baseline is None else baseline.values)
     tests = check_safety(problem, trials, judge, margins, facts.task, facts.images, facts.selecting)
     picks = pick(problem, trials, tests.safe)
-    judgements = judge(list(dict.fromkeys([*picks.values(), *(test.configuration for test in tests.tested)])))
+    judgements = judge(list(dict.fromkeys([*picks.values(), *(test.configuration for test in (*tests.tested, *tests.likely))])))
     best, nearest = _best_and_nearest(candidates)
     if "safe" in picks and not problem.constraints.on_accuracy:
         best = picks["safe"]
@@ -181,7 +181,11 @@ def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, 
         more_images = images_to_add(losses, budget, tests.error, tests.images, facts.images)
         return Evidence(losses_of(judgement, facts.task), more_images)
 
-    rows = [describe.front_row(configuration) for configuration in _accuracy_fronts(candidates, facts.task)]
+    judged = [test.configuration for test in (*tests.tested, *tests.likely)]
+    rows = [
+        describe.front_row(configuration)
+        for configuration in dict.fromkeys([*judged, *_accuracy_fronts(candidates, facts.task)])
+    ]
     return with_recommendation(result, rows, gather_evidence)
 
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The one configuration that a sweep recommends: in terminal, page, statement, `--json`, API, demo and as STORE:recommended.
 
-It is the cheapest that is shown to keep the budget. Where none is, it is the cheapest that keeps it on the images at hand, said
-to be found and not shown, with about how many more images would tell. The budget is `sweep.max_loss`, else the limits on
-accuracy of `sweep.constraints`, else the margins of the task. Limits on costs are always kept. Where nothing says what a
-configuration loses, nothing is recommended.
+It is the cheapest that is shown to keep the budget. Where none is, it is the cheapest whose measured loss keeps it, said to be
+found and not shown, with about how many more images would tell. Of what was tested that is the last, from accurate to cheap,
+before the first that loses more on the images that test: what is cheaper would be chosen for its luck on them. The budget is
+`sweep.max_loss`, else the limits on accuracy of `sweep.constraints`, else the margins of the task. Limits on costs are always
+kept. Where nothing says what a configuration loses, nothing is recommended.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from mpnet.sweep.result import ConfigurationRow, FrontRow, Pick, Recommendation,
 
 RECOMMENDED = "recommended"
 RULE = (
-    "the cheapest that is shown to lose no more than the budget; where none is, the cheapest that loses no more on the images "
-    "at hand"
+    "the cheapest that is shown to lose no more than the budget; where none is, the cheapest before the first, from accurate "
+    "to cheap, whose measured loss is more"
 )
 """The rule of `recommended`, as the rules of picks are told."""
 
@@ -235,11 +236,26 @@ def _find_cheapest(
     counted = [] if baseline is None else _counted_measures(result, baseline)
     if baseline is None or not counted:
         return None, ""
+    limit = budget_text({name: budget[name] for name in counted})
+    sequence = () if result.safety is None else (*result.safety.tested, *result.safety.untested)
+    last = _last_likely(result, budget, candidates)
+    if last is not None:
+        return last, (
+            f"best found, not shown: the cheapest before the first, from accurate to cheap, that loses more than {limit} on "
+            "the images that test"
+        )
     selecting, held_out = result.holdout.selecting, result.holdout.held_out
     shown_above = _shown_above(result, budget)
+    # Where the first of a sequence loses more, nothing cheaper than it is likely to lose less.
+    first_cost = next((_cost(result, row) for test in sequence if (row := candidates.get((test.precision, test.options)))), 0.0)
     fitting: list[tuple[float, float, str, FrontRow | Pick]] = []
     for name, row in candidates.items():
-        if row.is_baseline or name in shown_above or _breaks_any(row, baseline, result.limits):
+        if (
+            _cost(result, row) < first_cost
+            or row.is_baseline
+            or name in shown_above
+            or _breaks_any(row, baseline, result.limits)
+        ):
             continue
         losses = [estimated_loss(row, baseline, measure_name, selecting, held_out) for measure_name in counted]
         known = [loss for loss in losses if loss is not None]
@@ -250,8 +266,22 @@ def _find_cheapest(
     if not fitting:
         return None, ""
     _, _, _, best = min(fitting, key=lambda entry: entry[:3])
-    limit = budget_text({name: budget[name] for name in counted})
     return best, f"best found, not shown: the cheapest that loses at most {limit} on the images at hand"
+
+
+def _last_likely(
+    result: SweepResult, budget: Mapping[str, float], candidates: Mapping[tuple[str, str], FrontRow | Pick]
+) -> FrontRow | Pick | None:
+    """Return the last of the tests' sequence before the first whose measured losses exceed the budget; None: the first does."""
+    last = None
+    for test in () if result.safety is None else (*result.safety.tested, *result.safety.untested):
+        losses = {name: loss for name, loss in test.losses.items() if name.removesuffix(POOLED) in budget}
+        if not losses or any(loss.loss > budget[name.removesuffix(POOLED)] for name, loss in losses.items()):
+            break
+        row = candidates.get((test.precision, test.options))
+        if row is not None and not row.is_baseline and not _breaks_any(row, result.baseline or row, result.limits):
+            last = row
+    return last
 
 
 def _shown_row(

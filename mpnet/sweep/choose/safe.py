@@ -8,6 +8,10 @@ at most. It is fixed-sequence testing along a front (Angelopoulos and others, Le
 others, Efficiently controlling multiple risks with Pareto testing, ICLR 2023). Where nothing was held out all images chose,
 so each test has the error probability divided by the number of configurations that could have been chosen (Bonferroni).
 docs/decisions/0019 and 0028 say why.
+
+Where nothing is shown, or only what is dear, the same images say what is likely to keep the margins: of the same sequence what
+comes before the first whose measured loss is beyond them. The sequence does not know these images, so that what is named there
+was not chosen for its luck on them.
 """
 
 from __future__ import annotations
@@ -60,6 +64,8 @@ class SafetyTests:
 
     images: that test, and all there are. error: probability of each test. held_out: whether the images did not choose.
     twice: the same with twice as many images to test on, if losses stay what they are; None: it is that itself.
+    likely: those of the sequence, from accurate to cheap, before the first whose measured losses are beyond the margins; the
+            last of them may come after the tests have ended.
     """
 
     margins: Margins
@@ -70,6 +76,7 @@ class SafetyTests:
     error: float
     held_out: bool
     twice: SafetyTests | None = None
+    likely: tuple[Tested, ...] = ()
 
     @property
     def last_shown(self) -> Tested | None:
@@ -189,7 +196,22 @@ def run_tests(
         )
         if held_out and judged and judged[-1] not in (once.safe, twice.safe):
             break  # nothing after a configuration that is not shown is tested
-    return replace(once, twice=twice)
+    likely: list[Tested] = []
+    for index, configuration in enumerate(configurations):
+        if configuration not in losses:
+            losses.update(evidence(configurations[index : index + TOGETHER]))
+        test = _test(configuration, losses.get(configuration, {}), margins, error, images)
+        if not _is_likely(test, margins):
+            break
+        likely.append(test)
+    return replace(once, twice=twice, likely=tuple(likely))
+
+
+def _is_likely(test: Tested, margins: Margins) -> bool:
+    """Return whether the measured losses of a configuration keep the margins, whatever their intervals."""
+    return bool(test.losses) and all(
+        loss.loss <= margins.points[name.removesuffix(POOLED)] for name, loss in test.losses.items()
+    )
 
 
 def _walk(configurations: Sequence[Assignment], losses: Mapping[Assignment, Losses], plan: SafetyTests) -> SafetyTests:
@@ -251,16 +273,18 @@ def describe_safety(tests: SafetyTests, options: Sequence[str]) -> Safety:
         safe=None if tests.safe is None else tests.safe.key,
         why=why(tests),
         twice=None if tests.twice is None else _describe_twice(tests, tests.twice),
-        tested=tuple(
-            TestedRow(
-                test.configuration.key,
-                options[test.configuration.options],
-                STATE_WORDS[test.state],
-                _more_images(tests, test),
-                {name: LossBounds(*loss.bounds(tests.error), loss.loss, loss.images) for name, loss in test.losses.items()},
-            )
-            for test in tests.tested
-        ),
+        tested=tuple(_describe_test(tests, test, options) for test in tests.tested),
+        untested=tuple(_describe_test(tests, test, options) for test in tests.likely if test not in tests.tested),
+    )
+
+
+def _describe_test(tests: SafetyTests, test: Tested, options: Sequence[str]) -> TestedRow:
+    return TestedRow(
+        test.configuration.key,
+        options[test.configuration.options],
+        STATE_WORDS[test.state],
+        _more_images(tests, test),
+        {name: LossBounds(*loss.bounds(tests.error), loss.loss, loss.images) for name, loss in test.losses.items()},
     )
 
 
