@@ -2,6 +2,7 @@
 """How near a submission comes to the exact front, on the images that chose and on others.
 
 python -m mixbench.score SUBMISSION.json... [--measure]     # a table; --json: a document
+python -m mixbench.score SUBMISSION.json... --after 100 200     # mean regret of what is known after so many passes
 
 --measure runs what the table of a front lacks.
 """
@@ -126,13 +127,58 @@ def _passes_to_near(submission: Submission, exact: NDArray[np.float64]) -> int |
     return low + sum(passes for asked_before, passes, _ in problem.spent if asked_before < low)
 
 
+@dataclass(frozen=True)
+class Progress:
+    """The mean regret of a submission by passes spent, as a text of each number of passes.
+
+    passes: spent in all. regrets: on the images that choose, as `Score`, of what is known after so many passes.
+    """
+
+    problem: str
+    method: str
+    passes: int
+    regrets: dict[str, float]
+
+
+def progress(submission: Submission, counts: Sequence[int]) -> Progress:
+    """Return the mean regret after each number of passes, all costs of the exact front counted.
+
+    The assignment with everything low counts as known from the beginning, so that every cost has an answer. Answers that were
+    not asked for cost a pass each at the end; where only some of them fit, these are spread evenly.
+    """
+    problem, exact = submission.problem, exact_front(submission.problem)
+    asked = list(problem.asked)
+    unasked = [key for key in submission.answers if key not in problem.asked]
+    ends = [
+        number + sum(passes for before, passes, _ in problem.spent if before < number) for number in range(1, len(asked) + 1)
+    ]
+    regrets = {}
+    for count in counts:
+        keys = asked[: int(np.searchsorted(ends, count, side="right"))]
+        remaining = min(len(unasked), count - problem.passes)
+        if remaining > 0:
+            keys += [unasked[row] for row in np.unique(np.linspace(0, len(unasked) - 1, remaining).round().astype(int))]
+        pairs = best_pairs(points(problem, [problem.lowest, *keys]))
+        regrets[str(count)] = front_gap(pairs, exact).quality_lost_mean
+    return Progress(problem.name, submission.method, submission.passes, regrets)
+
+
 def main(arguments: list[str]) -> int:
     """Run the command. Result: exit code."""
+    counts: list[int] = []
+    if "--after" in arguments:
+        first = arguments.index("--after")
+        counts = [int(word) for word in arguments[first + 1 :] if word.isdecimal()]
+        arguments = [word for word in arguments if word != "--after" and word not in map(str, counts)]
     paths = [Path(argument) for argument in arguments if argument not in ("--json", "--measure")]
     load = load_measured if "--measure" in arguments else load_problem
     if not paths:
         print(__doc__, file=sys.stderr)
         return 2
+    if counts:
+        return print_rows(
+            lambda: [progress(read_submission(path, load), counts) for path in paths], _progress_table, "--json" in arguments
+        )
     return print_rows(lambda: [score(read_submission(path, load)) for path in paths], _table, "--json" in arguments)
 
 
@@ -153,6 +199,14 @@ def print_rows(
 def points_text(points: float | None) -> str:
     """Write points of agreement, '-' for none."""
     return "-" if points is None else f"{points:.2f}"
+
+
+def _progress_table(rows: Sequence[Progress]) -> Iterator[str]:
+    counts = list(rows[0].regrets)
+    yield "problem          method              passes" + "".join(f"{f'after {count}':>13}" for count in counts)
+    for row in rows:
+        regrets = "".join(f"{points_text(row.regrets[count]):>13}" for count in counts)
+        yield f"{row.problem:16} {row.method:18} {row.passes:7,}{regrets}"
 
 
 def _table(scores: Sequence[Score]) -> Iterator[str]:

@@ -5,8 +5,8 @@ python -m mixbench.table make NAME [--workers N]     # sweeps mixbench/problems/
 python -m mixbench.table check NAME [COUNT]          # runs COUNT (200) assignments anew, drawn at random: all bits equal
 
 Of a front `check` runs COUNT that were measured, and COUNT that were ruled out, which the front must beat.
-A problem whose strategy is not exact gives a sample: what the store holds, so that `make` once more takes in what methods asked
-for in between (`mixbench.run --measure`).
+A problem whose strategy is not exact gives a sample: what the store and the table before it hold, so that `make` once more
+takes in what methods asked for in between (`mixbench.run --measure`).
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ from mpnet.sweep.store.records import choose_record
 
 RECORD_KEYS = ("images", "selecting", "holdout", "digests", "protocol", "contexts", "versions", "created")
 """Of what a store says of its sweep, that which a table says as well."""
+SAMPLED = tuple(name for name in COLUMNS if name != COST)
+"""Columns of a sample's table: costs follow from keys."""
 
 
 def _progress(name: str, total: int | None, state: SweepState) -> None:
@@ -57,7 +59,7 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
     """Sweep what is missing of a problem, an experiment file, and write its table.
 
     Of strategy exact_front it has what may be on the front and whatever else the sweep's store has; of a strategy that is not
-    exact what the store has.
+    exact what the store and the table that it replaces have.
     """
     setup, sweep = sweep_of(problem)
     experiment, name = setup.bench.experiment, setup.bench.experiment.name
@@ -83,9 +85,12 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
     arrays: dict[str, NDArray[Any]] = {}
     if not strategy(setup.section.strategy).is_exact:
         metadata["layer_costs"] = _layer_costs(setup, sweep)
-        keys = sorted(key for key in rows if key in sweep.space)
+        columns = _earlier_rows(table, metadata)
+        columns.update((key, [trial.get(name) for name in SAMPLED]) for key, trial in rows.items() if key in sweep.space)
+        keys = sorted(columns)
         arrays["keys"] = np.array([key.encode("ascii") for key in keys])
-        arrays.update((name, np.array([rows[key].get(name) for key in keys], np.float64)) for name in COLUMNS if name != COST)
+        values = np.array([columns[key] for key in keys], np.float64)
+        arrays.update((name, values[:, number]) for number, name in enumerate(SAMPLED))
     elif strategy(setup.section.strategy).prunes:
         # Costs of what was not measured follow from the key, so they take no room.
         metadata["front"] = {
@@ -100,6 +105,16 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
         arrays.update(_columns(sweep, rows)[1])
     with atomic_path(table) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, allow_pickle=False, metadata=np.array(json.dumps(metadata)), **arrays)
+
+
+def _earlier_rows(table: Path, metadata: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return the values of SAMPLED by key of a sample's table; {} without one, or where its images or options are others."""
+    if not table.is_file():
+        return {}
+    earlier = read_table(table)
+    if earlier.rows is None or earlier.metadata["contexts"] != json.loads(json.dumps(metadata["contexts"])):
+        return {}
+    return {key: [float(earlier.columns[name][row]) for name in SAMPLED] for key, row in earlier.rows.items()}
 
 
 def sweep_record(store: TrialStore) -> Mapping[str, Any]:

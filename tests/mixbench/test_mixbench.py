@@ -17,12 +17,13 @@ from mixbench.page import page
 from mixbench.problem import CHOOSING, COST, HELD_OUT_AGREEMENT, QUALITY, BudgetSpent, Problem, load_problem, points, read_table
 from mixbench.run import METHODS, run
 from mixbench.run import main as run_main
-from mixbench.score import exact_front, picks, score
+from mixbench.score import exact_front, picks, progress, score
 from mixbench.score import main as score_main
 from mixbench.submission import Submission, read_submission, write_submission
 from mixbench.table import check, make
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
+from mpnet.sweep.problem.front import best_pairs, front_gap
 from mpnet.sweep.run import run_sweep
 from mpnet.sweep.store import TrialStore
 from tests.networks import small_cfg, write_experiment
@@ -173,6 +174,21 @@ def test_a_sample_has_what_the_table_of_all_has(sample: Path, capsys: pytest.Cap
     assert "2 assignments run anew, 0 differ" in capsys.readouterr().out
 
 
+def test_a_sample_made_again_keeps_what_the_table_had(sample: Path, tmp_path: Path) -> None:
+    problem, full_table = read_table(sample / "sample.npz"), load_problem("small")
+    lacking = [key for key in full_table.keys if key not in problem.keys][:3]
+    with Measurer(experiment(tmp_path, "deep")) as measurer:
+        measurer(lacking)
+    make(tmp_path / "experiment.yaml", tmp_path / "again.npz", workers=1)
+    (tmp_path / "runs").rename(tmp_path / "other_runs")
+    make(tmp_path / "experiment.yaml", tmp_path / "again.npz", workers=1)
+    again = read_table(tmp_path / "again.npz")
+    assert set(again.keys) == {*problem.keys, *lacking}
+    rows = [full_table.number(key) for key in again.keys]
+    for name, column in again.columns.items():
+        np.testing.assert_array_equal(column, full_table.columns[name][rows])
+
+
 def test_what_a_sample_lacks_is_run_or_refused(sample: Path) -> None:
     problem, full_table = read_table(sample / "sample.npz", budget=5), load_problem("small")
     lacking = next(key for key in full_table.keys if key not in problem.keys)
@@ -223,6 +239,28 @@ def test_exhaustive_has_no_regret_where_it_chose() -> None:
     result = score(run("exhaustive", "small"))
     assert (result.regret_mean, result.regret_max, result.hypervolume, result.uncovered) == (0.0, 0.0, 1.0, 0)
     assert result.passes == load_problem("small").size
+
+
+def test_regret_falls_with_the_passes_that_a_method_may_spend() -> None:
+    for method in ("mpnet-greedy", "modelopt", "first-and-last", "hawq"):
+        submission = run(method, "small")
+        counts = [1, 5, 20, submission.passes]
+        regrets = list(progress(submission, counts).regrets.values())
+        assert regrets == sorted(regrets, reverse=True)
+        # All that it asked for and answered, beside the lowest, which counts as known.
+        problem = submission.problem
+        keys = [problem.lowest, *problem.asked, *submission.answers]
+        assert regrets[-1] == front_gap(best_pairs(points(problem, keys)), exact_front(problem)).quality_lost_mean
+
+
+def test_progress_is_printed_by_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s.json"
+    write_submission(run("modelopt", "small"), path)
+    assert score_main([str(path), "--after", "2", "1000"]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[-4:] == ["after", "2", "after", "1000"]
+    regret = progress(read_submission(path), [1000]).regrets["1000"]
+    assert row.split()[-1] == f"{regret:.2f}"
 
 
 def test_intervals_are_of_what_scores_see_on_the_others(tables: Path, tmp_path: Path) -> None:
