@@ -20,7 +20,7 @@ enum { MP_LINEAR = 0, MP_LEAKY = 1, MP_RELU = 2, MP_RELU6 = 3, MP_LOGISTIC = 4, 
 /* Those that only mp_conv and mp_map have. */
 enum { MP_LOGGY = 7, MP_TANH = 8, MP_RELIE = 9, MP_RAMP = 10, MP_PLSE = 11, MP_ELU = 12, MP_SELU = 13, MP_GELU = 14 };
 enum { MP_STAIR = 15, MP_HARDTAN = 16, MP_LHTAN = 17, MP_HARD_MISH = 18, MP_HARD_SIGMOID = 19, MP_HARD_SWISH = 20 };
-enum { MP_GELU_ERF = 21, MP_LAST_ACTIVATION = MP_GELU_ERF };
+enum { MP_GELU_ERF = 21, MP_SQRT = 22, MP_LAST_ACTIVATION = MP_SQRT };
 enum { MP_SAME = 0, MP_PER_CHANNEL = 1, MP_PER_PIXEL = 2 }; /* what mp_multiply's b has values for */
 enum {
     MP_SOFTMAX = 0,

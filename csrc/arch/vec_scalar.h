@@ -22,6 +22,8 @@ static inline vf vf_add(vf a, vf b) { return a + b; }
 static inline vf vf_sub(vf a, vf b) { return a - b; }
 static inline vf vf_mul(vf a, vf b) { return a * b; }
 static inline vf vf_div(vf a, vf b) { return a / b; }
+/* The nearest float to the root; of x < 0 a NaN whose sign depends on the CPU. */
+static inline vf vf_sqrt(vf x) { return sqrtf(x); }
 /* a * b + c with one rounding. */
 static inline vf vf_fma(vf a, vf b, vf c) { return fmaf(a, b, c); }
 /* b when they are equal or one is NaN. */

@@ -133,6 +133,7 @@ static inline vf vf_activate_rare(vf x, int activation)
     case MP_HARD_SIGMOID: return vf_hard_sigmoid(x);
     case MP_HARD_SWISH: return vf_hard_swish(x);
     case MP_GELU_ERF: return vf_gelu_erf(x);
+    case MP_SQRT: return vf_sqrt(vf_select_gt(zero, x, zero, x)); /* below 0 it is 0, no NaN of either sign */
     default: return x;
     }
 }

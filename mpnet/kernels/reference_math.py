@@ -129,6 +129,7 @@ _ACTIVATIONS: dict[str, Callable[[F32], F32]] = {
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": lambda x: x * _hard_sigmoid(x),
     "gelu_erf": _gelu_erf,
+    "sqrt": lambda x: np.sqrt(np.where(x < 0, _ZERO, x)),
 }
 """The formulas of docs/arithmetic.md, section 3, by name."""
 

@@ -19,7 +19,7 @@ KERNEL_ACTIVATIONS = ("linear", "leaky", "relu", "relu6", "logistic", "mish", "s
 """Those that every kernel with an activation has: MP_<WORD> of csrc/mpnet.h."""
 MAPPED_ACTIVATIONS = (
     *("loggy", "tanh", "relie", "ramp", "plse", "elu", "selu", "gelu", "stair", "hardtan", "lhtan"),
-    *("hard_mish", "hard_sigmoid", "hard_swish", "gelu_erf"),
+    *("hard_mish", "hard_sigmoid", "hard_swish", "gelu_erf", "sqrt"),
 )
 """Those that a pass of its own computes, or a convolution: MP_<WORD> as well."""
 CHANNEL_NORMALISATIONS = ("normalize_channels", "normalize_channels_softmax", "normalize_channels_softmax_maxval")

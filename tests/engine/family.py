@@ -24,6 +24,7 @@ ACTIVATIONS = (
     "hard_sigmoid",
     "hard_swish",
     "gelu_erf",
+    "sqrt",
     "normalize_channels",
     "normalize_channels_softmax",
     "normalize_channels_softmax_maxval",
@@ -56,6 +57,7 @@ LAYERS: dict[str, str] = {
     + END,
     "reorg": CONV.format(8, 1) + "[reorg]\nstride=2\n" + END + "[reorg]\nstride=2\nreverse=1\n[reorg]\nflatten=1\n",
     "reorg3d": CONV.format(16, 1) + "[reorg3d]\nstride=2\n" + END.replace("4", "16") + "[reorg3d]\nstride=2\nreverse=1\n" + END,
+    "depth_to_space": CONV.format(12, 2) + "[depth_to_space]\n" + END,
     "reorg extra": A + "[reorg]\nextra=3\n[connected]\noutput=5\nactivation=linear\n",
     "shortcuts": A
     + B

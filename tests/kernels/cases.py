@@ -226,7 +226,7 @@ def conv_cases() -> list[ConvCase]:
                     misaligned=i % 5,
                 )
             )
-        for activation in (*ACTIVATIONS, "tanh", "hard_swish", "gelu_erf"):
+        for activation in (*ACTIVATIONS, "tanh", "hard_swish", "gelu_erf", "sqrt"):
             for result_type in result_types:
                 seed += 1
                 cases.append(ConvCase(seed, row.name, ConvShape(6, 7, 9, 21, 3, 1, 1), 2, activation, result_type))

@@ -84,8 +84,8 @@ static void draw_factors(int count, int least, int most)
 /* Each that all kernels have, and some of those that only convolutions and mp_map have. */
 static int activation_of(int number)
 {
-    static const int RARE[] = {MP_HARD_SWISH, MP_GELU_ERF, MP_TANH};
-    if (number > 20) return RARE[number % 3];
+    static const int RARE[] = {MP_HARD_SWISH, MP_GELU_ERF, MP_TANH, MP_SQRT};
+    if (number > 20) return RARE[number % 4];
     return number > MP_SWISH && number % 7 == MP_SWISH ? MP_HARD_SWISH : number % 7;
 }
 

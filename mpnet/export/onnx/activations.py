@@ -87,6 +87,7 @@ _OPERATORS: dict[str, Callable[[OnnxGraph, str, str], str]] = {
     "hard_mish": _hard_mish,
     "hard_sigmoid": lambda graph, x, name: graph.node("HardSigmoid", [x], name, alpha=1 / 6, beta=0.5),
     "hard_swish": lambda graph, x, name: graph.node("HardSwish", [x], name),
+    "sqrt": lambda graph, x, name: graph.node("Sqrt", [graph.node("Relu", [x], f"{name}_relu")], name),
 }
 WRITTEN_ACTIVATIONS = frozenset(_OPERATORS)
 

@@ -243,6 +243,9 @@ class TfliteWriter:
             return self._add_binary("MUL", x, self._add_binary("DIV", n, self._add_binary("ADD", n, self._add_number(2))))
         if activation == "tanh":
             return graph.operator("TANH", [x], self.add_tensor("tanh", shape))
+        if activation == "sqrt":
+            relu = graph.operator("RELU", [x], self.add_tensor("relu", shape))
+            return graph.operator("SQRT", [relu], self.add_tensor("sqrt", shape))
         if activation == "hard_swish":
             return graph.operator("HARD_SWISH", [x], self.add_tensor("hard_swish", shape), options="HardSwishOptions")
         if activation == "hard_sigmoid":

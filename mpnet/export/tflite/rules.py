@@ -48,7 +48,7 @@ FLAVOURS: dict[str, TfliteRules] = {
     "armnn": TfliteRules("ArmNN", hybrid=False, stored_halves=False, grouped=False, padding_value=False, wide=False),
 }
 
-MAPPED_ACTIVATIONS = ("linear", "relu", "relu6", "logistic", "swish", "mish", "tanh", "hard_sigmoid", "hard_swish")
+MAPPED_ACTIVATIONS = ("linear", "relu", "relu6", "logistic", "swish", "mish", "tanh", "hard_sigmoid", "hard_swish", "sqrt")
 """Those that are written as operators of their own."""
 
 COMPUTED: dict[type[Operation], Callable[[Any, Any, Sequence[int]], int]] = {
