@@ -6,6 +6,7 @@
  *     yolov8  distance = mean of the bins 0 .. reg_max - 1 by softmax (of one bin: its value), in cells; objectness 1, classes s(c)
  *     rtmdet  as yolov8, from the cell's corner, where yolov8's distances begin in its middle; of one bin v, the distance is e^v,
  *             linear: v
+ *     picodet as yolov8, classes sqrt(s(c) s(v)) of the last value, an alignment
  *     yolov8_obb  as yolov8, about axes that turn by a; the upright box around it. a = pi (s(v) - 1/4), linear: v, of the last value
  *     yolox   x = x, w = e^w cells; objectness s(o), classes s(c)
  *     ssd     x = 0.5 + x v0 w_a / cell, w = e^(w v2) w_a (linear: w v2 w_a); objectness 1, classes: softmax with background, or s(c)
@@ -63,6 +64,13 @@ static void distances(const mp_imported_head *h, const float *raw, const float c
 static void yolov8(const mp_imported_head *h, const float *raw, const float cell[2], float *out)
 {
     distances(h, raw, cell, 0.5f, 0, out);
+}
+
+static void picodet(const mp_imported_head *h, const float *raw, const float cell[2], float *out)
+{
+    const float alignment = mp_logisticf(raw[4 * h->how.reg_max + h->classes]);
+    yolov8(h, raw, cell, out);
+    for (int32_t i = 0; i < h->classes; i++) out[5 + i] = sqrtf(out[5 + i] * alignment);
 }
 
 static void rtmdet(const mp_imported_head *h, const float *raw, const float cell[2], float *out)
@@ -128,6 +136,7 @@ int64_t mp_imported_channels(const mp_imported_head *h)
     case MP_YOLOV5: return boxes * (5 + classes);
     case MP_YOLOV8:
     case MP_RTMDET: return boxes == 1 ? 4 * (int64_t)h->how.reg_max + classes : -1;
+    case MP_PICODET:
     case MP_YOLOV8_OBB: return boxes == 1 ? 4 * (int64_t)h->how.reg_max + classes + 1 : -1;
     case MP_YOLOX: return boxes == 1 ? 5 + classes : -1;
     case MP_SSD: return boxes * (h->how.coords + classes + h->how.softmax);
@@ -151,6 +160,7 @@ int mp_ready_imported(const mp_imported_head *h, const float *anchor_wh, const f
         case MP_YOLOV5: yolov5(h, raw + box * wide, relative, out); break;
         case MP_YOLOV8: yolov8(h, raw, cell, out); break;
         case MP_YOLOV8_OBB: yolov8_obb(h, raw, cell, out); break;
+        case MP_PICODET: picodet(h, raw, cell, out); break;
         case MP_RTMDET: rtmdet(h, raw, cell, out); break;
         case MP_YOLOX: yolox(h, raw, cell, out); break;
         default:

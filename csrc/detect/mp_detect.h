@@ -37,10 +37,11 @@ int mp_ready_head(const mp_other_head *h, const float *anchor_wh, const float *h
                   float *out);
 
 /* How heads of other programs are decoded; detect/imported.c has the formulas. */
-enum { MP_NOT_DECODED = 0, MP_YOLOV5 = 1, MP_YOLOV8 = 2, MP_YOLOX = 3, MP_SSD = 4, MP_YOLOV8_OBB = 5, MP_RTMDET = 6 };
+enum { MP_NOT_DECODED = 0, MP_YOLOV5 = 1, MP_YOLOV8 = 2, MP_YOLOX = 3, MP_SSD = 4, MP_YOLOV8_OBB = 5 };
+enum { MP_RTMDET = 6, MP_PICODET = 7, MP_LAST_DECODER = MP_PICODET };
 typedef struct {
     int32_t decoder;
-    int32_t reg_max; /* yolov8, rtmdet, yolov8_obb: bins of a distance */
+    int32_t reg_max; /* yolov8, rtmdet, picodet, yolov8_obb: bins of a distance */
     int32_t coords, softmax, yx,
         linear; /* ssd: values of a box; classes share with a background; y comes first; sizes are no logarithms.
                    yolov8_obb: linear: the angle is the value itself; rtmdet: one bin is the distance */

@@ -38,7 +38,7 @@ static int has_own_anchors(const mp_decoding *how) { return how->decoder == MP_Y
 static const char *imported_problem(const mpr_file *file, const mpb_head *head, const mpb_slot *slot)
 {
     const mp_decoding *how = &head->how;
-    if (how->decoder < MP_NOT_DECODED || how->decoder > MP_RTMDET) return "its kind is unknown";
+    if (how->decoder < MP_NOT_DECODED || how->decoder > MP_LAST_DECODER) return "its kind is unknown";
     if (how->reg_max < 1 || how->reg_max > 64 || how->coords < 4 || how->coords > 1024 || how->softmax < 0 ||
         how->softmax > 1)
         return "its numbers make no sense";

@@ -21,6 +21,7 @@ _DECODER: dict[str, int] = {
     "yolov8": constant("MP_YOLOV8"),
     "yolov8_obb": constant("MP_YOLOV8_OBB"),
     "rtmdet": constant("MP_RTMDET"),
+    "picodet": constant("MP_PICODET"),
     "yolox": constant("MP_YOLOX"),
     "ssd": constant("MP_SSD"),
     "none": constant("MP_NOT_DECODED"),

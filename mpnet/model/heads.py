@@ -11,7 +11,7 @@ from mpnet.model.layer import MAX_CHANNELS, LayerSpec
 from mpnet.model.tree import Tree
 
 NMS_KINDS = ("default", "greedynms", "diounms", "cornersnms")
-DECODERS = ("darknet", "yolov5", "yolov8", "yolov8_obb", "rtmdet", "yolox", "ssd", "none")
+DECODERS = ("darknet", "yolov5", "yolov8", "yolov8_obb", "rtmdet", "picodet", "yolox", "ssd", "none")
 """How a [yolo] section's tensor becomes boxes: Darknet's way, or that of the programs that networks are imported from."""
 
 
@@ -109,7 +109,8 @@ class DecodedSpec(YoloSpec, kind="yolo"):
 
     decoder:   yolov5: anchors x (x, y, w, h, objectness, classes). yolov8: 4 x reg_max bins of distances, classes.
                yolov8_obb: these and an angle; its boxes are the upright ones around the oriented ones. rtmdet: as yolov8,
-               distances from the cell's corner instead of its middle. yolox: x, y, w, h, objectness, classes.
+               distances from the cell's corner instead of its middle. picodet: as yolov8, and an alignment: a class's score is
+               the root of the product of its and the alignment's logistic functions. yolox: x, y, w, h, objectness, classes.
                ssd: anchors x `coords` values, then anchors x classes. none: tensors are handed out, nothing is decoded.
     variances: of ssd: factors of x, y, w, h.
     softmax:   of ssd: class 0 is the background and scores are shares of all classes; else each class by its logistic.
@@ -136,6 +137,7 @@ class DecodedSpec(YoloSpec, kind="yolo"):
             "yolov8": 4 * self.reg_max + classes,
             "rtmdet": 4 * self.reg_max + classes,
             "yolov8_obb": 4 * self.reg_max + classes + 1,
+            "picodet": 4 * self.reg_max + classes + 1,
             "yolox": 5 + classes,
             "ssd": anchors * (self.coords + classes + self.softmax),
         }.get(self.decoder, 0)
@@ -144,7 +146,7 @@ class DecodedSpec(YoloSpec, kind="yolo"):
     def decoding(self) -> dict[str, object]:
         """Return its decoder and that one's keys, as plain values."""
         keys: dict[str, object] = {"decoder": self.decoder}
-        if self.decoder == "yolov8":
+        if self.decoder in ("yolov8", "picodet"):
             keys["reg_max"] = self.reg_max
         if self.decoder in ("yolov8_obb", "rtmdet"):
             keys |= {"reg_max": self.reg_max, "linear": int(self.linear)}

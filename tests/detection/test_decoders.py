@@ -73,6 +73,15 @@ def mean_bin(x: Doubles) -> Doubles:
     return np.asarray((shares / shares.sum(-1, keepdims=True)) @ np.arange(float(shares.shape[-1])))
 
 
+def picodet(x: Doubles) -> Decoded:
+    """Decode as PaddleDetection's second head of PicoDet does: scores are roots of products with an alignment."""
+    cells = x.reshape(ROWS * COLUMNS, -1)
+    left_top, right_bottom = np.split(mean_bin(cells[:, :32]), 2, axis=1)
+    low, high = (grid() + 0.5 - left_top) * STRIDE, (grid() + 0.5 + right_bottom) * STRIDE
+    scores = np.sqrt(s(cells[:, 32 : 32 + CLASSES]) * s(cells[:, -1:]))
+    return np.concatenate([(low + high) / 2, high - low], -1)[:, None], scores[:, None]
+
+
 def oriented(x: Doubles, linear: bool) -> Decoded:
     """Decode as Ultralytics' dist2rbox does: the centre turns with the axes. The corners' upright box."""
     cells = x.reshape(ROWS * COLUMNS, -1)
@@ -118,6 +127,7 @@ FORMS: dict[str, tuple[int, str, Callable[[Doubles], Decoded]]] = {
     "rtmdet-tiny": (4 + CLASSES, "decoder=rtmdet\nreg_max=1\nlinear=1", lambda x: rtmdet(x, lambda d: d)),
     "rtmdet-m": (4 + CLASSES, "decoder=rtmdet\nreg_max=1", lambda x: rtmdet(x, np.exp)),
     "nanodet-plus": (32 + CLASSES, "decoder=rtmdet\nreg_max=8", lambda x: rtmdet(x, mean_bin)),
+    "picodet": (32 + CLASSES + 1, "decoder=picodet\nreg_max=8", picodet),
     "yolox": (5 + CLASSES, "decoder=yolox", yolox),
     "ssd": (3 * (5 + CLASSES), f"decoder=ssd\n{ANCHOR_KEYS}", ssd),
     "blazeface": (

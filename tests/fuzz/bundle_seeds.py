@@ -77,6 +77,7 @@ IMPORTED = {
     "yolov8": (10, "reg_max=2\n"),
     "yolov8_obb": (11, "reg_max=2\n"),
     "rtmdet": (10, "reg_max=2\n"),
+    "picodet": (11, "reg_max=2\n"),
     "yolox": (7, ""),
     "ssd": (14, ANCHORS),
     "none": (3, ""),
