@@ -217,6 +217,13 @@ class Reorg3dSpec(LayerSpec, kind="reorg3d"):
 
 
 @dataclass(frozen=True)
+class DepthToSpaceSpec(LayerSpec, kind="depth_to_space"):
+    """Channels as blocks of stride x stride pixels: the inverse of [reorg3d]."""
+
+    stride: int = field(default=2, metadata=integer(1, MAX_KERNEL, cfg="stride"))
+
+
+@dataclass(frozen=True)
 class ReshapeSpec(LayerSpec, kind="reshape"):
     """The pixels, in row order, as rows of `width`; their number stays."""
 

@@ -19,6 +19,7 @@ from mpnet.engine.operations.rearrange import (
     ChannelsLast,
     Concat,
     Crop,
+    DepthToSpace,
     Flatten,
     Pad,
     Rearrange,

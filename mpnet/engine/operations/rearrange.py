@@ -15,7 +15,7 @@ from mpnet.engine.operations.base import Context, Operation, PreparedWeights, St
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.kernels.device import Values, array_of
-from mpnet.model.layers import Reorg3dSpec, ReshapeSpec, ShuffleSpec
+from mpnet.model.layers import DepthToSpaceSpec, Reorg3dSpec, ReshapeSpec, ShuffleSpec
 from mpnet.model.network import NetworkSpec, Shape
 from mpnet.model.precision import Precision
 
@@ -349,6 +349,23 @@ class Reorg3d(Rearrange):
 
 
 one_operation(Reorg3dSpec, lambda layer: Reorg3d(layer.stride, layer.reverse))
+
+
+@dataclass(frozen=True)
+class DepthToSpace(Rearrange):
+    """The inverse of Reorg3d: channels as blocks of stride x stride pixels."""
+
+    stride: int = 2
+
+    def order(self, shape: Shape) -> NDArray[np.int64]:
+        """Return the positions of the channels that become pixels, (c, h, w)."""
+        height, width, channels = shape
+        s = self.stride
+        blocks = _positions(shape).reshape(s, s, channels // (s * s), height, width)
+        return np.reshape(blocks.transpose(2, 3, 0, 4, 1), (channels // (s * s), height * s, width * s))
+
+
+one_operation(DepthToSpaceSpec, lambda layer: DepthToSpace(layer.stride))
 
 
 def _reorganized_shape(shape: Shape, stride: int, reverse: bool) -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ from mpnet.model.layers import (
     MAX_SIDE,
     AvgpoolSpec,
     CropSpec,
+    DepthToSpaceSpec,
     LayerSpec,
     LocalAvgpoolSpec,
     MaxpoolSpec,
@@ -176,6 +177,16 @@ def reorg3d(section: CfgSection, position: Position) -> LayerSpec:
     return Reorg3dSpec(**position.common(section, shape), **fields)
 
 
+def depth_to_space(section: CfgSection, position: Position) -> LayerSpec:
+    """Read a [depth_to_space] section; its stride's square must divide the channels."""
+    fields, channels = section.fields_of(DepthToSpaceSpec), position.in_shape[2]
+    stride = fields["stride"]
+    if channels % stride**2:
+        section.fail(f"stride={stride} needs a multiple of {stride**2} channels, not {channels}", "stride")
+    shape = _reorganised(section, position.in_shape, stride, True)
+    return DepthToSpaceSpec(**position.common(section, shape), **fields)
+
+
 def _reorganised(section: CfgSection, shape: Shape, stride: int, reverse: bool) -> Shape:
     height, width, channels = shape
     square = stride * stride
@@ -203,4 +214,5 @@ READERS = {
     "reshape": SectionReader(reshape),
     "reorg": SectionReader(reorg),
     "reorg3d": SectionReader(reorg3d, alexeyab=True),
+    "depth_to_space": SectionReader(depth_to_space),
 }
