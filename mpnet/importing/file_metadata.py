@@ -74,6 +74,8 @@ def find_pixels(graph: NodeGraph, decoder: str, requested: Pixels | None) -> Pix
         pixels = replace(pixels, std=(1.0,), bgr=True)
     if decoder == "rtmdet":  # as MMDetection and NanoDet train: blue first
         pixels = replace(pixels, mean=(103.53, 116.28, 123.675), std=(57.375, 57.12, 58.395), bgr=True)
+    if decoder == "picodet":  # as PaddleDetection trains
+        pixels = replace(pixels, mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375))
     return replace(pixels, note=f"images: {pixels.text()}: assumed; --mean, --std, --bgr and --resize say otherwise")
 
 

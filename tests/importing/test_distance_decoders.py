@@ -27,7 +27,7 @@ class Family(NamedTuple):
 
     bins:   of a distance. point: of a cell, where distances begin. exponential: the distance is e to the value.
     pixels: layers multiply by the stride. logistic: layers compute the logistic function of scores.
-    clipped: to the image.
+    aligned: scores are roots of their products with one value of each cell. clipped: to the image.
     """
 
     decoder: str
@@ -36,6 +36,7 @@ class Family(NamedTuple):
     exponential: bool = False
     pixels: bool = False
     logistic: bool = False
+    aligned: bool = False
     clipped: bool = False
     strides: tuple[int, ...] = (8, 16, 32)
 
@@ -45,13 +46,17 @@ FAMILIES = {
     "RTMDet-tiny of MMYOLO": Family("rtmdet", point=0.0),
     "RTMDet-m": Family("rtmdet", point=0.0, exponential=True),
     "DAMO-YOLO": Family("rtmdet", bins=8, point=0.0, logistic=True),
-    "PicoDet": Family("yolov8", bins=8, logistic=True, strides=(8, 16, 32, 64)),
+    "PicoDet": Family("picodet", bins=8, aligned=True, strides=(8, 16, 32, 64)),
+    "PicoDet of 2021": Family("yolov8", bins=8, logistic=True, strides=(8, 16, 32, 64)),
     "YOLO-NAS, PP-YOLOE": Family("yolov8", bins=17),
 }
 
 
 def detector(family: Family, tail: str = "", decoded: bool = True) -> Any:
-    """Build a small network with a family's heads. tail: what follows boxes and scores: '', 'nms' or 'plugin'."""
+    """Build a small network with a family's heads.
+
+    tail: what follows boxes and scores: '', 'nms' or 'plugin'; 'apart': neither is decoded, and those of grids are apart.
+    """
     b = Builder(SIDE)
     x, distances, scores = "images", [], []
     for stride in (2, 4, *family.strides):
@@ -64,8 +69,16 @@ def detector(family: Family, tail: str = "", decoded: bool = True) -> Any:
             distance = b.node("Exp", [distance])
         if family.pixels or family.exponential:
             distance = b.node("Mul", [distance, b.constant(float(stride))])
-        if family.logistic:
+        if family.logistic or family.aligned:
             score = b.node("Sigmoid", [score])
+        if family.aligned:
+            product = b.node("Mul", [score, b.node("Sigmoid", [b.conv(x, 1)])])
+            score = b.node("Sqrt", [b.node("Add", [product, b.constant(1e-9)])])
+        if tail == "apart":
+            for tensor, channels in ((score, CLASSES), (distance, 4 * family.bins)):
+                rows = b.reshape(tensor, [1, channels, cells])
+                scores.append(b.node("Transpose", [rows], perm=[0, 2, 1]))
+            continue
         if not decoded:
             scores.append(b.reshape(b.concat([score, distance]), [1, CLASSES + 4 * family.bins, cells]))
             continue
@@ -77,6 +90,8 @@ def detector(family: Family, tail: str = "", decoded: bool = True) -> Any:
         else:
             distances.append(b.reshape(distance, [1, cells, 4]))
         scores.append(b.reshape(b.node("Transpose", [score], perm=[0, 2, 3, 1]), [1, cells, CLASSES]))
+    if tail == "apart":
+        return b.model(scores)
     if not decoded:
         return b.model([b.node("Transpose", [b.node("Concat", scores, axis=2)], perm=[0, 2, 1])])
     table = b.node("Concat", distances, axis=1)
@@ -90,7 +105,7 @@ def detector(family: Family, tail: str = "", decoded: bool = True) -> Any:
     if family.clipped:
         boxes = b.node("Clip", [boxes, b.constant(0.0), b.constant(float(SIDE))])
     score_table = b.node("Concat", scores, axis=1)
-    if not family.logistic:
+    if not family.logistic and not family.aligned:
         score_table = b.node("Sigmoid", [score_table])
     if tail == "nms":
         by_class = b.node("Transpose", [score_table], perm=[0, 2, 1])
@@ -159,6 +174,17 @@ def test_boxes_that_are_not_decoded_are_assumed_with_a_note(
     np.testing.assert_allclose(heads[:, :32], table[:, CLASSES:], rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("name", ["PicoDet", "PicoDet of 2021"])
+def test_tables_of_each_grid_that_are_not_decoded(name: str, importing: Callable[..., tuple[Path, Imported]]) -> None:
+    family = FAMILIES[name]
+    _, decoded = importing(detector(family), pixels=Pixels())
+    _, apart = importing(detector(family, "apart"), pixels=Pixels())
+    assert (_without_names(apart.cfg), apart.weights) == (_without_names(decoded.cfg), decoded.weights)
+    [note] = [note for note in apart.notes if "does not decode its boxes" in note]
+    assert note.startswith("the file does not decode its boxes: PicoDet's way is assumed, distances from the middle of cells")
+    assert ("--decoder rtmdet" in note) is (not family.aligned)
+
+
 def test_named_heads_behind_a_logistic_function_give_the_tensors_before_it(
     importing: Callable[..., tuple[Path, Imported]],
 ) -> None:
@@ -177,6 +203,11 @@ def test_named_heads_behind_a_logistic_function_give_the_tensors_before_it(
     _, named = importing(model, heads=heads, **choices)
     assert (named.cfg, named.weights) == (found.cfg, found.weights)
     assert sum("went through a logistic function" in note for note in named.notes) == 3
+
+
+def _without_names(cfg: str) -> list[str]:
+    """Return a cfg's lines but those that name nodes."""
+    return [line for line in cfg.splitlines() if not line.startswith(("#", "source="))]
 
 
 def _filters(model: Any, node: Any) -> int:

@@ -30,21 +30,25 @@ _MOVES = ("Reshape", "Transpose", "Concat", "Flatten", "Squeeze", "Unsqueeze", "
 _MAX_PAIRS = 16
 # A level of stride 64 is what NanoDet-Plus added to NanoDet's three.
 _NANODET_PLUS_LEVELS = 4
+# What programs add to a score before its root is less.
+_SMALLEST_SCORE = 1e-6
 
 
 @dataclass(frozen=True)
 class Part:
     """One tensor of a level, or one of those that are joined into it.
 
-    tensor:   its name, before a logistic function and a factor of the cell's side.
-    values:   random ones, behind these: (cells, channels).
-    logistic: whether the layers apply a logistic function. scaled: whether they multiply by the cell's side.
+    tensor:    its name, before a logistic function and a factor of the cell's side.
+    values:    random ones, behind these: (cells, channels).
+    logistic:  whether the layers apply a logistic function. scaled: whether they multiply by the cell's side.
+    alignment: the tensor of one channel before whose logistic function scores are multiplied by, to take the root; '': none.
     """
 
     tensor: str
     values: Doubles
     logistic: bool = False
     scaled: bool = False
+    alignment: str = ""
 
     @property
     def channels(self) -> int:
@@ -64,42 +68,61 @@ def try_distances(trial: DecodingTrial) -> FoundHeads:
         if not levels or not _has_scores(trial, levels, classes):
             continue
         for point, (exponential, distances) in product((0.5, 0.0), _list_distances(trial, levels, bin_channels // 4)):
-            # An exponential has a decoder from corners only.
-            if (exponential and point) or not _has_boxes(trial, levels, point, distances):
+            is_aligned = any(scores.alignment for _, (_, scores) in levels)
+            # An exponential has a decoder from corners only, scores with an alignment one from middles.
+            if (exponential and point) or (is_aligned and not point) or not _has_boxes(trial, levels, point, distances):
                 continue
             return [_describe_head(pair, bin_channels // 4, point, exponential) for _, pair in levels], classes
     return None
 
 
 def recognize_raw_distances(trial: DecodingTrial, operators: Sequence[str]) -> tuple[list[Head], int, str] | None:
-    """Return the heads of a file that joins scores and bins of distances and decodes neither (NanoDet), and what is assumed.
+    """Return the heads of a file that gives scores and bins of distances and decodes neither, and what is assumed.
+
+    NanoDet joins them into one table, PicoDet gives those of each grid.
 
     operators: of the nodes behind the heads; only moves of values can be there.
     """
     parts_by_level = [_split_into_parts(trial, level) for level in trial.levels]
-    if any(len(parts) != 2 or not parts[0].logistic or parts[1].logistic for parts in parts_by_level):
+    if any(sorted(part.logistic for part in parts) != [False, True] for parts in parts_by_level):
         return None
-    shapes = {(parts[0].channels, parts[1].channels) for parts in parts_by_level}
+    pairs = [(boxes, scores) for parts in parts_by_level for boxes, scores in permutations(parts, 2) if scores.logistic]
+    shapes = {(boxes.channels, scores.channels) for boxes, scores in pairs}
     if len(shapes) > 1 or any(operator not in _MOVES for operator in operators):
         return None
-    [(classes, bin_channels)] = shapes
+    [(bin_channels, classes)] = shapes
     bins = bin_channels // 4
-    if bin_channels % 4 or not 2 <= bins <= MAX_BINS or any(len(level.tensors) > 1 for level in trial.levels):
+    if bin_channels % 4 or not 2 <= bins <= MAX_BINS:
         return None
-    total = sum(level.cells for level in trial.levels)
-    joined = np.concatenate([trial.values(level) for level in trial.levels])
-    if not any(is_close(trial, table, joined) for _, table in trial.tables(total, joined.shape[1])):
+    is_joined = all(len(level.tensors) == 1 for level in trial.levels)
+    if not (_is_joined_table(trial) if is_joined else _are_tables(trial, parts_by_level)):
         return None
-    is_plus = len(trial.levels) >= _NANODET_PLUS_LEVELS
-    point, name = (0.0, "NanoDet-Plus") if is_plus else (0.5, "NanoDet")
-    heads = [_describe_head((parts[1], parts[0]), bins, point, False) for parts in parts_by_level]
+    is_plus = is_joined and len(trial.levels) >= _NANODET_PLUS_LEVELS
+    point, name = (0.0, "NanoDet-Plus") if is_plus else (0.5, "NanoDet" if is_joined else "PicoDet")
+    heads = [_describe_head(pair, bins, point, False) for pair in pairs]
     alternative = "yolov8 counts from their middle, as NanoDet" if is_plus else "rtmdet from their corner, as NanoDet-Plus"
     place = "corner" if is_plus else "middle"
-    note = (
-        f"the file does not decode its boxes: with {len(trial.levels)} grids, {name}'s way is assumed, distances from the "
-        f"{place} of cells; --decoder {alternative}"
-    )
+    note = f"the file does not decode its boxes: {name}'s way is assumed, distances from the {place} of cells"
+    if is_joined:
+        note = note.replace(": ", f": with {len(trial.levels)} grids, ", 1)
+    if not any(scores.alignment for _, scores in pairs):
+        note += f"; --decoder {alternative}"
     return heads, classes, note
+
+
+def _is_joined_table(trial: DecodingTrial) -> bool:
+    """Return whether one table holds the values of all levels."""
+    joined = np.concatenate([trial.values(level) for level in trial.levels])
+    return any(is_close(trial, table, joined) for _, table in trial.tables(len(joined), joined.shape[1]))
+
+
+def _are_tables(trial: DecodingTrial, parts_by_level: list[list[Part]]) -> bool:
+    """Return whether each part of each level is a table of its own."""
+    return all(
+        any(is_close(trial, table, part.values) for _, table in trial.tables(len(part.values), part.channels))
+        for parts in parts_by_level
+        for part in parts
+    )
 
 
 def find_plain_tensor(makers: dict[str, LayerOperation], tensor: str) -> str:
@@ -124,6 +147,9 @@ def _split_into_parts(trial: DecodingTrial, level: Level) -> list[Part]:
 
 
 def _describe_part(trial: DecodingTrial, makers: dict[str, LayerOperation], level: Level, tensor: str, values: Doubles) -> Part:
+    aligned = _find_aligned_tensors(makers, tensor)
+    if aligned is not None:
+        return Part(aligned[0], values, logistic=True, alignment=aligned[1])
     plain_tensor = find_plain_tensor(makers, tensor)
     if plain_tensor != tensor:
         return Part(plain_tensor, values, logistic=True)
@@ -134,6 +160,23 @@ def _describe_part(trial: DecodingTrial, makers: dict[str, LayerOperation], leve
         if np.ptp(sides) == 0:
             return Part(maker.inputs[0], values, scaled=True)
     return Part(tensor, values)
+
+
+def _find_aligned_tensors(makers: dict[str, LayerOperation], tensor: str) -> tuple[str, str] | None:
+    """Return the two tensors whose logistic functions are multiplied and whose root is taken: of scores, of an alignment."""
+    root = makers.get(tensor)
+    if root is None or root.kind != "activation" or root.values.get("word") != "sqrt":
+        return None
+    product = makers.get(root.inputs[0])
+    if product is not None and product.kind == "affine":
+        # Something small keeps the root's slope finite in training.
+        is_almost_same = np.all(product.values["scale"] == 1) and np.abs(product.values["shift"]).max() <= _SMALLEST_SCORE
+        product = makers.get(product.inputs[0]) if is_almost_same else None
+    if product is None or product.kind != "mul" or product.values["operand"] == "per_channel":
+        return None
+    scores, alignment = product.inputs
+    plain_scores, plain_alignment = find_plain_tensor(makers, scores), find_plain_tensor(makers, alignment)
+    return (plain_scores, plain_alignment) if plain_scores != scores and plain_alignment != alignment else None
 
 
 def _list_channels(parts_by_level: list[list[Part]]) -> list[tuple[int, int]]:
@@ -197,6 +240,8 @@ def _has_boxes(trial: DecodingTrial, levels: list[tuple[Level, Pair]], point: fl
 def _describe_head(pair: Pair, bins: int, point: float, exponential: bool) -> Head:
     boxes, scores = pair
     keys = [("reg_max", str(bins))]
+    if scores.alignment:
+        return Head((boxes.tensor, scores.tensor, scores.alignment), "picodet", tuple(keys))
     if point == 0 and bins == 1:
         keys.append(("linear", str(int(not exponential))))
     return Head((boxes.tensor, scores.tensor), "yolov8" if point else "rtmdet", tuple(keys))
