@@ -90,6 +90,7 @@ class DecodingTrial:
 
 
 FoundHeads = tuple[list[Head], int] | None
+Keys = tuple[tuple[str, str], ...]
 
 
 def is_close(trial: DecodingTrial, a: Doubles, b: Doubles) -> bool:
@@ -231,14 +232,15 @@ def try_yolov5(trial: DecodingTrial) -> FoundHeads:
                 xy = (2 * x[..., :2] - 0.5 + level.grid()) * trial.stride(level)
                 size = (2 * x[..., 2:4]) ** 2 * sizes[:, :1]
                 expected.append(np.concatenate([xy, size, x[..., 4:]], axis=-1).reshape(-1, values))
-                heads.append(Head(level.tensors, "yolov5", _anchor_keys(sizes[:, 0])))
+                heads.append(Head(level.tensors, "yolov5", describe_anchors(sizes[:, 0])))
                 start = stop
             if is_close(trial, table, np.concatenate(expected)):
                 return heads, values - 5
     return None
 
 
-def _anchor_keys(sizes: Doubles) -> tuple[tuple[str, str], ...]:
+def describe_anchors(sizes: Doubles) -> Keys:
+    """Return the keys of anchors, (number, 2) in pixels."""
     return (("num", str(len(sizes))), ("anchors", ", ".join(f"{w:.7g},{h:.7g}" for w, h in sizes)))
 
 
@@ -274,85 +276,3 @@ def _find_yolox_tensors(makers: dict[str, LayerOperation], operation: LayerOpera
     gates = [makers.get(name) for name in operation.inputs[1:]]
     raw = [gate.inputs[0] for gate in gates if gate is not None and gate.values.get("word") == "logistic"]
     return (operation.inputs[0], *raw) if len(raw) == 2 else None
-
-
-def try_ssd(trial: DecodingTrial) -> FoundHeads:
-    """Try SSD: two tensors a level, boxes and classes.
-
-    Boxes come by priors in the middle of cells, in corners or centres, in shares of the image or pixels.
-    """
-    if any(len(level.tensors) != 2 for level in trial.levels):
-        return None
-    for flip in (False, True):
-        levels = [
-            Level(level.tensors[::-1], level.channels[::-1], level.rows, level.columns) if flip else level
-            for level in trial.levels
-        ]
-        if any(level.channels[0] % 4 for level in levels):
-            continue
-        counts = [level.channels[0] // 4 for level in levels]
-        if any(level.channels[1] % count for level, count in zip(levels, counts, strict=True)):
-            continue
-        classes = {level.channels[1] // count for level, count in zip(levels, counts, strict=True)}
-        total = sum(level.cells * count for level, count in zip(levels, counts, strict=True))
-        if len(classes) > 1:
-            continue
-        softmax = _find_softmax(trial, levels, counts, min(classes), total)
-        if softmax is None:
-            continue
-        for zero, table in trial.tables(total, 4):
-            if table.shape[1] == 4 and (heads := _find_priors(trial, levels, counts, zero, table, softmax)):
-                return heads, min(classes) - int(softmax)
-    return None
-
-
-def _stack_rows(trial: DecodingTrial, levels: list[Level], counts: list[int], tensor_index: int, width: int) -> Doubles:
-    """Return the random values cell by cell: (all boxes, width)."""
-    return np.concatenate(
-        [
-            trial.inputs[level.tensors[tensor_index]][0].reshape(-1, level.cells).T.reshape(level.cells * count, width)
-            for level, count in zip(levels, counts, strict=True)
-        ]
-    ).astype(float)
-
-
-def _find_softmax(trial: DecodingTrial, levels: list[Level], counts: list[int], classes: int, total: int) -> bool | None:
-    """Return whether scores go through a softmax; None where neither that nor a logistic function is found."""
-    x = _stack_rows(trial, levels, counts, 1, classes)
-    shares = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
-    for _, table in trial.tables(total, classes):
-        if is_close(trial, table, shares):
-            return True
-        if is_close(trial, table, compute_logistic(x)):
-            return False
-    return None
-
-
-def _find_priors(
-    trial: DecodingTrial, levels: list[Level], counts: list[int], zero: Doubles, table: Doubles, softmax: bool
-) -> list[Head] | None:
-    x, side = _stack_rows(trial, levels, counts, 0, 4), np.array(trial.image * 2, float)
-    for corners in (True, False):
-        centres = np.concatenate([(zero[:, :2] + zero[:, 2:]) / 2, zero[:, 2:] - zero[:, :2]], axis=1) if corners else zero
-        for unit in (side, np.ones(4)):
-            priors = centres * unit
-            expected = (
-                np.concatenate([priors[:, :2] + x[:, :2] * 0.1 * priors[:, 2:], priors[:, 2:] * np.exp(0.2 * x[:, 2:])], axis=1)
-                / unit
-            )
-            if not is_close(trial, table, turn_to_corners(expected) if corners else expected):
-                continue
-            heads, start = [], 0
-            for level, count in zip(levels, counts, strict=True):
-                boxes = priors[start : start + level.cells * count].reshape(level.cells, count, 4)
-                middle = (level.grid() + 0.5) * trial.stride(level)
-                if not (
-                    is_close(trial, boxes[:, :, :2], np.repeat(middle[:, None], count, 1))
-                    and is_close(trial, boxes[:, :, 2:], np.broadcast_to(boxes[:1, :, 2:], (level.cells, count, 2)))
-                ):
-                    return None
-                keys = (*_anchor_keys(boxes[0, :, 2:]), ("softmax", str(int(softmax))))
-                heads.append(Head(level.tensors, "ssd", keys))
-                start += level.cells * count
-            return heads
-    return None

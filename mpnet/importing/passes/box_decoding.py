@@ -16,8 +16,9 @@ from mpnet.importing.graph import Array, Node, NodeGraph, Refused
 from mpnet.importing.heads import Head, HeadChoice
 from mpnet.importing.layer_graph import LayerGraph
 from mpnet.importing.operators import Budget, OperatorCall, evaluate
-from mpnet.importing.passes.box_decoders import DecodingTrial, FoundHeads, Level, try_ssd, try_yolov5, try_yolov8, try_yolox
+from mpnet.importing.passes.box_decoders import DecodingTrial, FoundHeads, Level, try_yolov5, try_yolov8, try_yolox
 from mpnet.importing.passes.distance_decoders import recognize_raw_distances, try_distances
+from mpnet.importing.passes.ssd_decoder import try_ssd
 from mpnet.importing.passes.suppression import find_suppression, takes_best
 
 _MAX_NODES, _MAX_VALUES = 400, 1 << 24

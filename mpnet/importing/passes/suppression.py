@@ -12,7 +12,9 @@ from mpnet.importing.graph import Node, NodeGraph
 
 # What computing how much boxes overlap takes; choosing the best of them does not.
 _OVERLAP_ARITHMETIC = ("Min", "Max", "Log", "Sqrt", "Trilu")
-# Attributes of TensorRT's plugins, by their two spellings.
+# Operators that have how many boxes, overlap and score among their inputs, from this one on.
+_BY_INPUTS = {"NonMaxSuppression": 2, "NON_MAX_SUPPRESSION": 2}
+# Attributes of TensorRT's plugins, by their two spellings, and of TensorFlow Lite's operator with box decoding.
 _ATTRIBUTES = (("iou_threshold", "iouThreshold"), ("score_threshold", "scoreThreshold"), ("max_output_boxes", "keepTopK"))
 
 
@@ -53,10 +55,11 @@ def find_suppression(graph: NodeGraph, nodes: Sequence[Node]) -> Suppression | N
     """Return the suppression among the nodes behind the heads; None: there is none."""
     for node in nodes:
         operator = node.operator.rpartition(".")[2]
-        if operator == "NonMaxSuppression":
-            max_boxes, overlap, confidence = (_read_number(graph, node, index) for index in (2, 3, 4))
+        if operator in _BY_INPUTS:
+            first = _BY_INPUTS[operator]
+            max_boxes, overlap, confidence = (_read_number(graph, node, index) for index in range(first, first + 3))
             return _make_suppression(node, operator, overlap or 0.0 if len(node.inputs) < 4 else overlap, confidence, max_boxes)
-        if "NMS" in operator.upper().replace("_", ""):
+        if operator == "TFLite_Detection_PostProcess" or "NMS" in operator.upper().replace("_", ""):
             numbers = [
                 next((node.attributes[name] for name in names if isinstance(node.attributes.get(name), (int, float))), None)
                 for names in _ATTRIBUTES

@@ -115,8 +115,9 @@ def _graph(content: bytes, path: Path) -> NodeGraph:
         word = custom or builder.words.get(builtin, f"operator {builtin}")
         name = f"{builder.name(operator_outputs[0])}" if operator_outputs else f"{word}_{number}"
         options = operator.BuiltinOptions()
+        custom_options = operator.CustomOptionsAsNumpy().tobytes() if operator.CustomOptionsLength() else b""
         try:
-            convert(word, TfliteOperator(builder, name, operator_inputs, operator_outputs, options))
+            convert(word, TfliteOperator(builder, name, operator_inputs, operator_outputs, options, custom_options))
         except Refused as reason:
             graph.refuse(Node(word, name, [], []), str(reason))
     builder.finish(inputs, outputs)

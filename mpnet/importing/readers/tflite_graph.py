@@ -173,6 +173,7 @@ class TfliteOperator:
 
     builder: of the graph that its nodes are appended to. name: of its node.
     inputs, outputs: numbers of its tensors, -1 for one that is left out. table: its options as the file holds them, or None.
+    custom_options: those of an operator that TensorFlow Lite's schema does not have.
     """
 
     builder: GraphBuilder
@@ -180,6 +181,7 @@ class TfliteOperator:
     inputs: list[int]
     outputs: list[int]
     table: Any
+    custom_options: bytes = b""
 
     def options(self, kind: str) -> Any:
         """Return its options, a table of the schema of that name. Raises: Refused where there are none."""

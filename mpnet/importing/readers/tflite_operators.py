@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpnet.importing.graph import MAX_OPERANDS, Array, Node, Refused
+from mpnet.importing.readers.tflite_detection import convert_detection, convert_suppression
 from mpnet.importing.readers.tflite_graph import CHANNELS_FIRST, CHANNELS_LAST, TfliteOperator
 
 # Channels last -> channels first.
@@ -352,6 +353,7 @@ _CONVERTERS: dict[str, Converter] = {
     "HARD_SWISH": _unary("HardSwish"),
     "ELU": _unary("Elu"),
     "EXP": _unary("Exp"),
+    "SQRT": _unary("Sqrt"),
     "MEAN": _convert_mean,
     "RESHAPE": _convert_reshape,
     "SQUEEZE": _convert_reshape,
@@ -371,6 +373,9 @@ _CONVERTERS: dict[str, Converter] = {
     "QUANTIZE": _convert_dequantize,
     "SPACE_TO_DEPTH": _convert_space_to_depth,
     "TILE": _convert_tile,
+    "NON_MAX_SUPPRESSION_V4": convert_suppression,
+    "NON_MAX_SUPPRESSION_V5": convert_suppression,
+    "TFLite_Detection_PostProcess": convert_detection,
     "SHAPE": _convert_shape,
     "DENSIFY": _convert_dequantize,
     "PACK": _folding(np.stack),
