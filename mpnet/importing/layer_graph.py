@@ -14,7 +14,7 @@ class LayerOperation:
     """One operation on tensors of one image, which becomes a layer or a part of one.
 
     kind:   conv, deconv, dense, affine, activation, prelu, maxpool, avgpool, global, upsample, concat, slice, sample, add,
-            mul, pad, softmax, flatten, shuffle, space_to_depth, reshape, layernorm, offset.
+            mul, pad, softmax, flatten, shuffle, space_to_depth, depth_to_space, reshape, layernorm, offset.
     nodes:  names of the nodes that it stands for.
     shape:  (channels, height, width) of the result.
     values: parameters by name; arrays as ONNX has them.

@@ -27,6 +27,7 @@ from mpnet.importing.passes.half_floats import widen_half_floats
 from mpnet.importing.passes.head_choice import WEIGHTED, choose_heads
 from mpnet.importing.passes.image_input import put_pixels, set_image
 from mpnet.importing.passes.integer_operators import expand_integer_operators
+from mpnet.importing.passes.normalizations import recognize_normalizations
 from mpnet.importing.passes.patterns import recognize_flatten, recognize_gelu
 from mpnet.importing.passes.quantization_nodes import remove_quantization_nodes
 from mpnet.importing.passes.repeated_pixels import recognize_repeats
@@ -139,6 +140,10 @@ PASSES = (
     Pass(recognize_gelu, "x / 2 * (1 + erf(x / sqrt(2))) is one node, mpnet.Gelu"),
     Pass(
         recognize_flatten, "all pixels as one row, channels last, before fully connected layers are one node, mpnet.FlattenLast"
+    ),
+    Pass(
+        recognize_normalizations,
+        "a global response normalisation is one node, mpnet.ResponseNorm, and shares of channels are mpnet.ChannelShares",
     ),
     Pass(put_channels_first, "what is computed on rows or groups of channels is computed on (1, channels, height, width)"),
     Pass(recognize_attention, "softmax(queries x keys) x values of such tensors is one node, mpnet.Attention"),

@@ -226,6 +226,15 @@ def test_nodes_that_no_recipe_can_name_are_left_to_the_exported_file(name: str, 
     assert not any("recipes" in note for note in named.notes)
 
 
+def _choose_queries(b: Builder, x: str) -> str:
+    """Build the choice of the four best places, and weights on what is there."""
+    rows = b.node("Transpose", [b.reshape(x, [1, 8, 64])], perm=[0, 2, 1])
+    scores = b.node("ReduceMax", [rows], axes=[2], keepdims=0)
+    _, indices = b.node("TopK", [scores, b.constant([4], np.int64)], 1, 2, axis=1)
+    queries = b.node("Gather", [rows, b.reshape(indices, [4])], axis=1)
+    return str(b.node("MatMul", [queries, b.constant(b.random.normal(0, 1, (8, 64)))]))
+
+
 REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
     "attention": (
         lambda b, x: b.conv(b.node("Einsum", [x, x], 8, equation="nchw,nkhw->nchw"), 4),
@@ -241,6 +250,11 @@ REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
     "sampled features": (
         lambda b, x: b.conv(b.node("GridSample", [x, b.constant(np.zeros((1, 2, 2, 2)))], 8), 80),
         r"node '/GridSample_2' \(GridSample\): .*; it is part of a transformer that samples its features \(RT-DETR, D-FINE\)",
+    ),
+    "computed queries": (
+        lambda b, x: _choose_queries(b, b.conv(x, 8)),
+        r"it is part of a transformer that samples its features \(RT-DETR, D-FINE\), .* import what is before it, without "
+        r"boxes, with --heads t\d_0$",
     ),
     "cubic": (
         lambda b, x: b.conv(b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="cubic"), 4),

@@ -14,6 +14,9 @@ from mpnet.importing.operators.record import ANY_COUNT, Lifter, Operator, Operat
 from mpnet.quantization import elementary
 from mpnet.quantization.codes import LEAKY_SLOPE
 
+SHARES_EPSILON = 0.0001
+"""What the activation normalize_channels adds to a sum of channels; docs/arithmetic.md, section 5."""
+
 _SIXTH = 1 / 6
 _SLOW = 8
 """How many additions an exponential and the like take."""
@@ -203,6 +206,27 @@ def _lift_layer_norm(lifter: Lifter, call: OperatorCall) -> None:
     lifter.apply(call, "layernorm", epsilon=f"{call.number('epsilon', 1e-5):.9g}", whole=call.integer("whole", 0) or None)
 
 
+def _lift_response_norm(lifter: Lifter, call: OperatorCall) -> None:
+    """Append x * (scale * norm / (mean of norms + epsilon) + residual) + shift; norms are those of channels over all pixels."""
+    if call.integer("axis", 1) != 1:
+        raise Refused("normalises channels that stand behind the pixels, where they are no layer's")
+    scale, shift = (call.array(index).astype(np.float64) for index in (1, 2))
+    (channels, height, width), x, output = lifter.chw(call), call.node.inputs[0], call.node.output
+    pixel, shape = (channels, 1, 1), lifter.result(call)
+    # normalize_channels adds a constant of its own to the sum of channels: norms are as large as makes it the file's.
+    size = SHARES_EPSILON / (channels * call.number("epsilon", 1e-6))
+    if not 1e-6 < size < 1e6:
+        raise Refused("its epsilon is too far from 1e-6 to have a form in a cfg")
+    square = lifter.add(call, "mul", [x, x], shape, f"{output}/square", operand="same")
+    mean = lifter.add(call, "global", [square], pixel, f"{output}/mean")
+    total = lifter.add_line(call, mean, pixel, f"{output}/total", height * width * size * size, 0.0)
+    norm = lifter.add(call, "activation", [total], pixel, f"{output}/norm", word="sqrt")
+    share = lifter.add(call, "activation", [norm], pixel, f"{output}/share", word="normalize_channels")
+    factor = lifter.add_line(call, share, pixel, f"{output}/factor", scale * channels, call.integer("residual", 0))
+    product = lifter.add(call, "mul", [x, factor], shape, f"{output}/product", operand="per_channel")
+    lifter.add_line(call, product, shape, output, 1.0, shift)
+
+
 def _lift_sum(lifter: Lifter, call: OperatorCall) -> None:
     node = call.node
     constant_indices = [index for index, name in enumerate(node.inputs) if name in lifter.graph.constants]
@@ -271,6 +295,17 @@ def _lift_product(lifter: Lifter, call: OperatorCall) -> None:
     return None
 
 
+def _lift_power(lifter: Lifter, call: OperatorCall) -> None:
+    exponent = call.constant(1)
+    power = float(exponent.ravel()[0]) if exponent is not None and exponent.size == 1 else math.nan
+    if power == 0.5:
+        lifter.apply(call, "activation", word="sqrt")
+    elif power == 2 and lifter.chw(call) == lifter.result(call):
+        lifter.add(call, "mul", call.node.inputs[:1] * 2, lifter.result(call), operand="same")
+    else:
+        raise Refused("only squares and square roots have a form in a cfg")
+
+
 def _lift_softmax(lifter: Lifter, call: OperatorCall) -> None:
     shape = call.shape()
     if lifter.result(call)[1:] != (1, 1) or shape[call.axis(-1)] != math.prod(shape):
@@ -284,7 +319,7 @@ OPERATORS: dict[str, Operator] = {
     "Sum": Operator(_broadcast_shape, lift=_lift_sum, inputs=ANY_COUNT),
     "Mul": _binary(np.multiply, lift=_lift_product),
     "Div": _binary(_divide, _SLOW, lift=_lift_product),
-    "Pow": _binary(_raise_to_power, 4 * _SLOW),
+    "Pow": _binary(_raise_to_power, 4 * _SLOW, lift=_lift_power),
     "Mod": _binary(np.mod, _SLOW),
     "Min": _joined(lambda *x: np.minimum.reduce(np.broadcast_arrays(*x)), ANY_COUNT),
     "Max": _joined(lambda *x: np.maximum.reduce(np.broadcast_arrays(*x)), ANY_COUNT),
@@ -297,7 +332,7 @@ OPERATORS: dict[str, Operator] = {
     "Not": _unary(np.logical_not),
     "Neg": _unary(np.negative),
     "Abs": _unary(np.abs),
-    "Sqrt": _unary(np.sqrt),
+    "Sqrt": _unary(np.sqrt, lift=_lifting_activation("sqrt"), positive=True),
     "Exp": _unary(_elementary(elementary.exp), _SLOW),
     "Log": _unary(_elementary(elementary.log), _SLOW),
     "Sin": _unary(_elementary(elementary.sin), _SLOW),
@@ -320,6 +355,8 @@ OPERATORS: dict[str, Operator] = {
     "LayerNormalization": Operator(_same_shape, inputs=(2, 3)),
     "InstanceNormalization": Operator(_same_shape, inputs=(3, 3)),
     "mpnet.LayerNorm": Operator(_same_shape, lift=_lift_layer_norm),
+    "mpnet.ResponseNorm": Operator(_same_shape, lift=_lift_response_norm, inputs=(3, 3)),
+    "mpnet.ChannelShares": Operator(_same_shape, lift=_lifting_activation("normalize_channels"), positive=True),
     "Softplus": Operator(_same_shape, lift=_lifting_activation("softplus")),
     "Swish": Operator(_same_shape, lift=_lifting_activation("swish")),
     "LeakyRelu": Operator(_same_shape, lift=_lift_leaky),

@@ -252,6 +252,21 @@ def _lift_space_to_depth(lifter: Lifter, call: OperatorCall) -> None:
     lifter.apply(call, "space_to_depth", block=call.integer("blocksize"), order=None)
 
 
+def _lift_depth_to_space(lifter: Lifter, call: OperatorCall) -> None:
+    block, (channels, height, width) = call.integer("blocksize"), lifter.chw(call)
+    x, result, mode = call.node.inputs[0], lifter.result(call), call.text("mode", "DCR", ("DCR", "CRD"))
+    if result[0] * block * block != channels:
+        raise Refused(f"blocks of {block} do not fit {channels} channels; the file is damaged")
+    if mode == "CRD" and channels <= _MAX_CHANNELS:
+        # The pixels of a block stand behind each channel; a layer has the channels behind each pixel.
+        order = np.arange(channels).reshape(-1, block * block).T.ravel()
+        weights = (order[:, None] == np.arange(channels)).astype(np.float32).reshape(channels, channels, 1, 1)
+        order_to_fold = None if lifter.graph.quantization else order
+        shape, name = (channels, height, width), f"{call.node.output}/order"
+        x = lifter.add_filter(call, x, shape, weights, output=name, order=order_to_fold)
+    lifter.add(call, "depth_to_space", [x], result, stride=block)
+
+
 def _lift_resize(lifter: Lifter, call: OperatorCall) -> None:
     mode, (channels, height, width), result = call.text("mode", "nearest"), lifter.chw(call), lifter.result(call)
     factor = result[1] // height
@@ -376,7 +391,7 @@ OPERATORS: dict[str, Operator] = {
     "Resize": Operator(_resize_shape, lift=_lift_resize, keeps_sign=True, inputs=(1, 4)),
     "Upsample": Operator(_resize_shape, lift=_lift_resize, inputs=(1, 2)),
     "SpaceToDepth": Operator(_blocks_shape, lift=_lift_space_to_depth),
-    "DepthToSpace": Operator(_blocks_shape),
+    "DepthToSpace": Operator(_blocks_shape, lift=_lift_depth_to_space),
     "Shape": Operator(
         lambda call: (len(call.shape()),),
         lambda call: np.array(call.shape()[call.integer("start", 0) : call.integer("end", 1 << 30)], np.int64),

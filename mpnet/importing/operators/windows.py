@@ -266,6 +266,8 @@ OPERATORS: dict[str, Operator] = {
     "ReduceSum": _reduction(np.sum),
     "ReduceMax": _reduction(np.max),
     "ReduceProd": _reduction(np.prod),
+    "ReduceSumSquare": _reduction(lambda x, **axes: np.sum(x * x, **axes)),
+    "ReduceL2": _reduction(lambda x, **axes: np.sqrt(np.sum(x * x, **axes))),
     "Gemm": Operator(_gemm_shape, lift=_lift_dense, inputs=(2, 3)),
     "MatMul": Operator(
         _matmul_shape,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mpnet.importing.graph import Array, Node, NodeGraph, Refused
 from mpnet.importing.operators import Budget, OperatorCall, evaluate
+from mpnet.importing.passes.patches import Patches, list_patches
 
 Positions = NDArray[np.int32]
 _MOVING = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Split", "Slice", "Gather")
@@ -87,7 +88,10 @@ class _AttentionFinder:
         factors[1] = np.swapaxes(factors[1], -1, -2)
         factors[2] = np.swapaxes(factors[2], -1, -2) if turned else factors[2]
         for last_node, order in self._find_results(mean, (height, width)):
-            layout = _find_layout(factors, order[[1, 0, 2]] if turned else order, height * width)
+            result = order[[1, 0, 2]] if turned else order
+            layout, patches = _find_layout(factors, result, height * width), None
+            if layout is None:
+                layout, patches = _find_grouped_layout(factors, result, sum(shape[1] for shape in shapes), (height, width))
             if layout is not None and abs(values.factor - 1) < 1e-6 and self.channel_orders.keys().isdisjoint(sources):
                 channels, heads, areas = layout
                 key = factors[0].shape[-1]
@@ -106,11 +110,43 @@ class _AttentionFinder:
                     Node("mpnet.Channels", f"{last_node.name}/order", [source_tensor], [joined], {"order": channels}), last_node
                 )
                 self.graph.shapes[joined] = (1, len(channels), height, width)
+                output = last_node.output
+                if patches is not None:
+                    joined, output = self._group_places(last_node, joined, patches, heads * key)
+                    heads *= patches.places
                 attributes = {"heads": heads, "key": key, "areas": areas, "scale": 0.0 if usual else scale}
-                self._add_node(Node("mpnet.Attention", last_node.name, [joined], [last_node.output], attributes), last_node)
+                name = last_node.name if patches is None else output
+                self._add_node(Node("mpnet.Attention", name, [joined], [output], attributes), last_node)
+                if patches is not None:
+                    block = {"blocksize": patches.patch_height}
+                    self._add_node(Node("DepthToSpace", last_node.name, [output], [last_node.output], block), last_node)
                 for factor in (product, softmax, mean):
                     self.graph.outcomes[factor.name] = f"a part of {last_node.name}, which is attention"
                 return
+
+    def _group_places(self, last_node: Node, joined: str, patches: Patches, queries: int) -> tuple[str, str]:
+        """Put the places of a patch among the channels, place by place.
+
+        Each place then has heads of its own among all patches, instead of an area of its own among all pixels.
+
+        joined: queries, keys and values. queries: channels of the first, and of the second.
+        Returns the tensor with the queries, keys and values of all places, and the name of the attention's result.
+        """
+        name, (_, channels, height, width) = last_node.output, self.graph.shapes[joined]
+        sides = (height // patches.patch_height, width // patches.patch_width)
+        counts = [queries, queries, channels - 2 * queries]
+        parts = [f"{name}/{word}" for word in ("queries", "keys", "values")]
+        self._add_node(Node("Split", f"{name}/parts", [joined], parts, {"axis": 1, "split": counts}), last_node)
+        for part, count in zip(parts, counts, strict=True):
+            self.graph.shapes[part] = (1, count, height, width)
+            block, grouped = {"blocksize": patches.patch_height}, f"{part}_by_place"
+            self._add_node(Node("SpaceToDepth", grouped, [part], [grouped], block), last_node)
+            self.graph.shapes[grouped] = (1, count * patches.places, *sides)
+        tensor, output = f"{name}/by_place", f"{name}/attention"
+        self._add_node(Node("Concat", tensor, [f"{part}_by_place" for part in parts], [tensor], {"axis": 1}), last_node)
+        self.graph.shapes[tensor] = (1, channels * patches.places, *sides)
+        self.graph.shapes[output] = (1, counts[2] * patches.places, *sides)
+        return tensor, output
 
     def _add_node(self, node: Node, replaced: Node) -> None:
         self.new_nodes.setdefault(replaced.name, []).append(node)
@@ -286,3 +322,31 @@ def _find_layout(factors: list[Positions], result: Positions, pixels: int) -> tu
     if not are_equal or not np.array_equal(channels[2][group, column], np.broadcast_to(ordered[2].reshape(-1, 1), group.shape)):
         return None
     return [int(channel) for factor in ordered for channel in factor.ravel()], heads, pixels // positions
+
+
+def _find_grouped_layout(
+    factors: list[Positions], result: Positions, channels: int, sides: tuple[int, int]
+) -> tuple[tuple[list[int], int, int] | None, Patches | None]:
+    """Return (the source's channels in the order of an [attention] layer, heads, areas) of one place, and the patches.
+
+    The pixels at one place of all patches are an area. None, None for anything else. channels: of the source.
+    """
+    height, width = sides
+    places = height * width // max(1, factors[0].shape[-2])
+    for patches in list_patches(height, width, places) if places > 1 else []:
+        if patches.patch_height != patches.patch_width or patches.places * factors[0].shape[-2] != height * width:
+            continue
+        grouped_factors = [patches.find_grouped(factor, channels) for factor in factors]
+        grouped_result = patches.group(result.reshape(3, -1, height, width)).reshape(3, -1, patches.count)
+        layout = _find_layout(grouped_factors, grouped_result, patches.count)
+        if layout is None or layout[2] != 1 or layout[1] % places:
+            continue
+        order, heads, _ = layout
+        key = factors[0].shape[-1]
+        ends = np.cumsum([heads * key, heads * key])
+        parts = [part.reshape(places, -1) for part in np.split(np.array(order), ends)]
+        first_places = [part[0] for part in parts]
+        expected = [np.arange(places)[:, None] * channels + first_place for first_place in first_places]
+        if all(map(np.array_equal, parts, expected)):
+            return ([int(channel) for first_place in first_places for channel in first_place], heads // places, 1), patches
+    return None, None

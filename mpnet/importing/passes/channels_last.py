@@ -17,11 +17,15 @@ from mpnet.importing.graph import Array, Node, NodeGraph
 from mpnet.importing.operators.record import DOES_NOT_FIT, Shape
 from mpnet.importing.passes.channel_groups import find_group_replacement
 from mpnet.importing.passes.layout import LayoutRewriter
+from mpnet.importing.passes.patches import Patches, PatchFinder
 
 # A product of fewer weights may be a part of box decoding: the mean of bins.
 _LEAST_WEIGHTS = 257
 _RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
-_BY_ITSELF = ("mpnet.Gelu", "Relu", "Sigmoid", "Tanh", "HardSwish", "HardSigmoid", "Clip", "LeakyRelu", "Elu", "Mish")
+_BY_ITSELF = (
+    *("mpnet.Gelu", "Relu", "Sigmoid", "Tanh", "HardSwish", "HardSigmoid", "Clip", "LeakyRelu", "Elu", "Mish"),
+    "mpnet.ResponseNorm",
+)
 _OF_TWO = ("Add", "Sub", "Mul", "Div")
 
 
@@ -43,6 +47,7 @@ class _Converter(LayoutRewriter):
 
     expanded:           by tensor: the (1, c, 1, 1) that was repeated for each pixel.
     sides_of_positions: (height, width) of an image, by its number of pixels.
+    patches:            by the first two sides of rows of pixels by their place in a patch: these patches.
     has_bands:          whether there are filters along one axis.
     has_rows:           whether rows of channels are multiplied by weights or normalised; else only groups are looked for.
     """
@@ -53,6 +58,8 @@ class _Converter(LayoutRewriter):
         self.sides_of_positions: dict[int, tuple[int, int]] = {}
         self.has_bands = any(node.operator == "Conv" and self._count_axes(node.inputs[1:2]) == 3 for node in graph.nodes)
         self.has_rows = any(self._find_weights(node) is not None or self._is_row_norm(node) for node in graph.nodes)
+        self.patch_finder = PatchFinder(graph) if self.has_rows else None
+        self.patches: dict[Shape, Patches] = self.patch_finder.patches if self.patch_finder is not None else {}
 
     def convert(self, node: Node) -> None:
         """Append a node, or what stands for it."""
@@ -111,7 +118,9 @@ class _Converter(LayoutRewriter):
             if x in self.in_order:
                 self.in_order[output] = self.in_order[x]
                 self._restore(output, shape)
-            if x in self.channels_last and shape[-1] == input_shape[-1]:
+            if self.patch_finder is not None and output in self.patch_finder.sources:
+                self.channels_last[output] = self.patch_finder.sources[output]
+            elif x in self.channels_last and shape[-1] == input_shape[-1] and not self._is_grouped(input_shape, shape):
                 self.channels_last[output] = self.channels_last[x]
             elif self.has_rows and x in self.in_order and self.shape_of(self.in_order[x]) == (1, shape[-1], 1, 1):
                 self.channels_last[output] = self.in_order[x]
@@ -122,7 +131,8 @@ class _Converter(LayoutRewriter):
                 if x in self.in_order and self.shape_of(self.in_order[x])[1] == input_shape[1] and input_shape[0] == 1
                 else None
             )
-            if channels and perm == [0, *range(2, len(input_shape)), 1]:
+            pixel_axes = [axis for axis in perm[:-1] if input_shape[axis] > 1]
+            if channels and perm[-1:] == [1] and pixel_axes == sorted(pixel_axes):
                 self.channels_last[output] = self.in_order[x]
             if (
                 x in self.channels_last
@@ -133,6 +143,10 @@ class _Converter(LayoutRewriter):
                 self._restore(output, shape)
         elif node.operator == "Expand" and input_shape[2:] == (1, 1) and len(shape) == 4 and shape[:2] == input_shape[:2]:
             self.expanded[output] = x
+
+    def _is_grouped(self, *shapes: Shape) -> bool:
+        """Return whether rows of one of these shapes are pixels by their place in a patch."""
+        return any(shape[:-1] in self.patches for shape in shapes)
 
     def _restore(self, name: str, shape: Shape) -> None:
         """Restore the order: where a tensor has become (1, c, h, w) again, take it from the tensor that it was before."""
@@ -152,6 +166,13 @@ class _Converter(LayoutRewriter):
         if x not in self.channels_last:
             shape = self.shape_of(x)
             positions, channels = math.prod(shape[:-1]), shape[-1]
+            if self._is_grouped(shape):
+                patches = self.patches[shape[:-1]]
+                grid = patches.grid
+                by_place = self.add_reshape(x, name, (grid[1], grid[3], grid[0], grid[2], channels))
+                turned = self.add_node("Transpose", name, [by_place], (channels, *grid), perm=[4, 2, 0, 3, 1])
+                self.channels_last[x] = self.add_reshape(turned, name, (1, channels, patches.height, patches.width))
+                return self.channels_last[x]
             rows = self.add_reshape(x, name, (1, positions, channels))
             turned = self.add_node("Transpose", name, [rows], (1, channels, positions), perm=[0, 2, 1])
             sides = self.sides_of_positions.get(positions, (positions, 1))
@@ -161,8 +182,14 @@ class _Converter(LayoutRewriter):
     def _set_rows(self, node: Node, tensor: str, shape: Shape) -> None:
         """Let a node's result be the rows of a (1, c, h, w) tensor."""
         _, channels, height, width = self.shape_of(tensor)
-        flat = self.add_reshape(tensor, node.name, (1, channels, height * width))
-        rows = self.add_node("Transpose", node.name, [flat], (1, height * width, channels), perm=[0, 2, 1])
+        if self._is_grouped(shape):
+            grid = self.patches[shape[:-1]].grid
+            places = self.add_reshape(tensor, node.name, (channels, *grid))
+            sides = (grid[1], grid[3], grid[0], grid[2], channels)
+            rows = self.add_node("Transpose", node.name, [places], sides, perm=[2, 4, 1, 3, 0])
+        else:
+            flat = self.add_reshape(tensor, node.name, (1, channels, height * width))
+            rows = self.add_node("Transpose", node.name, [flat], (1, height * width, channels), perm=[0, 2, 1])
         self.nodes.append(Node("Reshape", node.name, [rows, self.add_constant(node.name, shape, np.int64)], [node.outputs[0]]))
         self.channels_last[node.outputs[0]] = tensor
         if height * width == 1:
@@ -176,6 +203,10 @@ class _Converter(LayoutRewriter):
         if self.has_bands and node.operator == "ReduceMean" and len(shape) == 2 and self._is_pixel_mean(node):
             pooled = self.add_node("GlobalAveragePool", node.name, node.inputs[:1], (*shape, 1, 1))
             return lambda: self.set_values(node, pooled, shape)
+        if self.patches and node.operator in (*_RESHAPES, "Transpose") and len(shape) == 4 and shape[0] == 1:
+            image = self.patch_finder.find_image(node, self.channels_last) if self.patch_finder is not None else None
+            if image is not None:
+                return lambda: self.set_alias(node, image)
         if self.has_rows:
             if (weights := self._find_weights(node)) is not None:
                 return lambda: self._replace_product(node, weights, shape)
@@ -193,7 +224,8 @@ class _Converter(LayoutRewriter):
 
     def _add_elementwise(self, node: Node, inputs: list[str]) -> str:
         shapes = [self.shape_of(name) for name in inputs if name in self.graph.shapes and self.is_computed(name)]
-        return self.add_node(node.operator, node.name, inputs, max(shapes, key=math.prod), **node.attributes)
+        attributes = node.attributes | ({"axis": 1} if node.operator == "mpnet.ResponseNorm" else {})
+        return self.add_node(node.operator, node.name, inputs, max(shapes, key=math.prod), **attributes)
 
     def _replace_product(self, node: Node, weights: Array, shape: Shape) -> None:
         x = self._find_rows(node.inputs[0], node.name)
@@ -240,7 +272,7 @@ class _Converter(LayoutRewriter):
                 inputs.append(self.add_constant(node.name, values.reshape(1, 1, 1, 1)))
             elif values.size == channels == values.shape[-1]:
                 inputs.append(self.add_constant(node.name, values.reshape(1, channels, 1, 1)))
-            elif values.size == math.prod(shape) and values.shape[-1] == channels:
+            elif values.size == math.prod(shape) and values.shape[-1] == channels and not self._is_grouped(shape):
                 inputs.append(self.add_constant(node.name, values.reshape(-1, channels).T.reshape(rows_shape)))
             else:
                 return None

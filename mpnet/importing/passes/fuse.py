@@ -85,6 +85,12 @@ def _recognize_gates(rewriter: OperationRewriter, operation: LayerOperation) -> 
             rewriter.insert(LayerOperation("activation", nodes, line.inputs, inner_name, operation.shape, values), operation)
             _become_line(rewriter, operation, inner_name, 6.0)
             return True
+    if operation.kind == "activation" and operation.values["word"] == "sqrt":
+        # The root of what is below 0 is 0.
+        relu = rewriter.maker_of_kind(operation.inputs[0], "activation")
+        if relu is not None and relu.values["word"] == "relu" and rewriter.is_read_once(relu.output):
+            rewriter.absorb(operation, relu)
+            return True
     if operation.kind != "mul":
         return False
     for a, b in (operation.inputs, operation.inputs[::-1]):
@@ -158,12 +164,14 @@ def _fold_line_into_weights(rewriter: OperationRewriter, operation: LayerOperati
 
 
 def _fold_line_into_next_weights(rewriter: OperationRewriter, operation: LayerOperation) -> bool:
-    """Fold a line between a layer norm and a convolution without padding into the convolution."""
+    """Fold a line between a layer norm, or what is added behind a product, and a convolution without padding into it."""
     line = rewriter.maker_of_kind(operation.inputs[0], "affine") if operation.kind == "conv" else None
     if line is None or line.activation != "linear" or not rewriter.is_read_once(line.output):
         return False
     values = dict(operation.values)
-    if rewriter.maker_of_kind(line.inputs[0], "layernorm") is None or values["groups"] != 1 or any(values["pads"]):
+    is_shift = rewriter.maker_of_kind(line.inputs[0], "mul") is not None and bool((line.values["scale"] == 1).all())
+    is_norm = rewriter.maker_of_kind(line.inputs[0], "layernorm") is not None
+    if not (is_shift or is_norm) or values["groups"] != 1 or any(values["pads"]):
         return False
     scale, shift = (line.values[name][None, :, None, None] for name in ("scale", "shift"))
     weights = values["weights"].astype(np.float64)

@@ -23,7 +23,12 @@ _MAX_DECODING_WEIGHTS = 256
 _DECODING = ("reg_max", "coords", "softmax", "yx", "linear", "variances")
 _PRODUCTS, _MAX_LISTED = ("MatMul", "BATCH_MATMUL", "Einsum"), 600
 # Tensors of boxes and of classes, and what each decoder has besides.
-_DISTANCE_ROLES = {"yolov8": ("boxes", "classes"), "rtmdet": ("boxes", "classes"), "yolov8_obb": ("boxes", "classes", "angles")}
+_DISTANCE_ROLES = {
+    "yolov8": ("boxes", "classes"),
+    "rtmdet": ("boxes", "classes"),
+    "yolov8_obb": ("boxes", "classes", "angles"),
+    "picodet": ("boxes", "classes", "alignments"),
+}
 # These take a logistic function of all values, or of all but those of boxes.
 _LOGISTIC_DECODERS = (*_DISTANCE_ROLES, "yolov5", "yolox")
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")
@@ -63,11 +68,6 @@ def choose_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
             return described, list(described.notes)
         names_text = _list_text([f"{name} {_shape_text(layers, name)}" for name in leaving_names])
         reason = next((layers.reasons[node.name] for node in nodes_behind if node.name in layers.reasons), "")
-        if nodes_behind[0].operator == "Sqrt":
-            reason += (
-                "; a root of the product of two scores (PicoDet, TOOD) has no decoder: with --heads that name bins of "
-                "distances and one of the scores before its logistic function boxes are the file's, but scores are not"
-            )
         graph.refuse(
             nodes_behind[0],
             f"{reason or 'is no layer'}. What follows it is no box decoding that mpnet knows; name the "
@@ -115,10 +115,11 @@ def _refuse_first(graph: NodeGraph, layers: LayerGraph, nodes: list[Node]) -> No
                 None,
             )
             reason = layers.reasons[node.name]
-            if any(candidate.operator == "GridSample" for candidate in graph.nodes):
+            if _samples_features(graph):
                 reason += (
                     "; it is part of a transformer that samples its features (RT-DETR, D-FINE), which has no form in a cfg: "
-                    "take a detector with convolutional heads, or name tensors before this node with --heads"
+                    "take a detector with convolutional heads, or import what is before it, without boxes, with --heads "
+                    f"{_list_text(list_leaving_tensors(graph, layers), ',') or 'and tensors before this node'}"
                 )
             elif product is not None:
                 reason += (
@@ -128,14 +129,28 @@ def _refuse_first(graph: NodeGraph, layers: LayerGraph, nodes: list[Node]) -> No
             graph.refuse(node, reason)
 
 
+def _samples_features(graph: NodeGraph) -> bool:
+    """Return whether a file reads features at computed places, or computes with weights on what it has chosen as the best."""
+    behind_best: set[str] = set()
+    for node in graph.nodes:
+        if node.operator == "GridSample":
+            return True
+        if node.operator == "TopK" or behind_best.intersection(node.inputs):
+            behind_best.update(node.outputs)
+            constants = [graph.constants[name] for name in node.inputs if name in graph.constants]
+            if node.operator in WEIGHTED and any(constant.size > _MAX_DECODING_WEIGHTS for constant in constants):
+                return True
+    return False
+
+
 def _has_computed_factors(graph: NodeGraph, node: Node) -> bool:
     return len(node.inputs) > 1 and not any(name in graph.constants for name in node.inputs[:2])
 
 
-def _list_text(names: list[str]) -> str:
-    """Return as many names as fit into a line, none of them cut."""
+def _list_text(names: list[str], comma: str = ", ") -> str:
+    """Return as many names as fit into a line, none of them cut. comma: between them."""
     fitting = [name for index, name in enumerate(names) if sum(map(len, names[: index + 1])) < _MAX_LISTED] or names[:1]
-    return ", ".join(fitting) + (f" and {len(names) - len(fitting)} more" if len(names) > len(fitting) else "")
+    return comma.join(fitting) + (f" and {len(names) - len(fitting)} more" if len(names) > len(fitting) else "")
 
 
 def _read_requested_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> HeadChoice:
@@ -229,8 +244,8 @@ def _describe_heads(
 def _count_classes(decoder: str, channels: int, anchors: int, keys: dict[str, str]) -> int:
     """Count the classes of a head of so many channels."""
     match decoder:
-        case "yolov8" | "yolov8_obb" | "rtmdet":
-            return channels - 4 * _read_whole_number(keys, "reg_max", "16") - (decoder == "yolov8_obb")
+        case "yolov8" | "yolov8_obb" | "rtmdet" | "picodet":
+            return channels - 4 * _read_whole_number(keys, "reg_max", "16") - (len(_DISTANCE_ROLES[decoder]) - 2)
         case "yolox":
             return channels - 5
         case "yolov5" | "darknet":
