@@ -172,7 +172,8 @@ class Choice:
     recommended: its key, None: nothing. shown: whether tests show that it keeps the budget. share: of fp32's bit operations,
     percent. agreement, lowest: of it and of the lowest precision, on the images that did not choose. selecting, testing: how
     many images. more: about how many images would tell, None: tests do already, or no number would. tested: configurations,
-    from accurate to cheap, with share, state, and (least, loss, most) of the pooled agreement.
+    from accurate to cheap, with share, state, and (least, loss, most) of the pooled agreement. found: share and agreement of
+    what is named beside a recommendation that is shown but dear, None: nothing is.
     """
 
     recommended: str | None
@@ -184,6 +185,7 @@ class Choice:
     testing: int
     more: int | None
     tested: Sequence[tuple[float, str, tuple[float, float, float]]] = ()
+    found: tuple[float, float] | None = None
 
 
 def choose(
@@ -193,6 +195,7 @@ def choose(
     result, (selecting, testing) = find_result(pool, positions, holdout, seed)
     recommended, safety, top = result.recommended, result.safety, pool.costs[pool.fp32]
     lowest = pool.plan.problem.space.lowest()
+    best_found = result.best_found
     tested = []
     for test in () if safety is None else safety.tested:
         losses = [test.losses[name] for name in (AGREEMENT + "_pooled", AGREEMENT) if name in test.losses]
@@ -208,6 +211,9 @@ def choose(
         testing,
         None if recommended is None else recommended.more_images,
         tested,
+        None
+        if best_found is None
+        else (100 * pool.costs[best_found.precision] / top, pool.agreement(other_positions, best_found.precision)),
     )
 
 
@@ -279,7 +285,8 @@ def splits(folder: Path, images: int, numbers: range, holdout: float | None) -> 
 def table(folders: Sequence[Path], margin: float) -> None:
     """Print what was found, a row for each pool, number of images and share that tests."""
     titles = ("pool", "images that choose", "of which test", "splits", "shown", "kept", "least", "bit operations")
-    titles += ("recommended, not shown", "kept", "least", "bit operations of all", "lowest precision keeps it")
+    titles += ("recommended, not shown", "kept", "least", "found beside a shown one", "kept", "least")
+    titles += ("bit operations of all", "lowest precision keeps it")
     print(f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|")
     for folder in folders:
         for file in sorted(folder.glob("choices-*.json"), key=lambda file: (int(file.stem.split("-")[1]), file.stem)):
@@ -290,6 +297,9 @@ def table(folders: Sequence[Path], margin: float) -> None:
                 cells += [f"{len(some)}", f"{kept}", f"{min(row.agreement for row in some):.1f}" if some else ""]
                 if len(cells) < 8:
                     cells.append(f"{np.median([row.share for row in some]):.1f} %" if some else "")
+            found = [row.found[1] for row in rows if row.found is not None]
+            cells += [f"{len(found)}", f"{sum(agreement >= 100 - margin for agreement in found)}"]
+            cells.append(f"{min(found):.1f}" if found else "")
             cells.append(f"{np.median([row.share for row in rows]):.1f} %")
             cells.append(f"{sum(row.lowest >= 100 - margin for row in rows)}")
             print(f"| {' | '.join(cells)} |")
