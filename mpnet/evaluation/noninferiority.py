@@ -70,6 +70,11 @@ class Loss:
         least, most = (self.loss - math.sqrt(both) * _untransformed(end, skewness) for end in (t, -t))
         return max(0.0 if self.share else -100.0, least), min(100.0, most)
 
+    @property
+    def standard_error(self) -> float:
+        """Return the standard error of the estimate, in percent points; of what was not seen it knows nothing."""
+        return math.sqrt(self.variance)
+
     def half_width(self, error: float = ERROR) -> float:
         """Return half of what lies between the ends of `bounds`."""
         least, most = self.bounds(error)
