@@ -72,7 +72,9 @@ class Loss:
 
     @property
     def standard_error(self) -> float:
-        """Return the standard error of the estimate, in percent points; of what was not seen it knows nothing."""
+        """Return the standard error of the estimate, in percent points; of images that were not seen it knows nothing."""
+        if self.pairs is not None:
+            return self.bounds(1 - NormalDist().cdf(1))[1] - self.loss
         return math.sqrt(self.variance)
 
     def half_width(self, error: float = ERROR) -> float:

@@ -114,12 +114,16 @@ class NearestRow(ConfigurationRow):
 
 @dataclass(frozen=True)
 class LossBounds:
-    """A loss on the images that test. least, most: ends of its one-sided intervals; images: that bring information of it."""
+    """A loss on the images that test. least, most: ends of its one-sided intervals; images: that bring information of it.
+
+    standard_error: of the loss, in percent points; 0 in stores of older versions.
+    """
 
     least: float
     most: float
     loss: float
     images: int
+    standard_error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,7 @@ class Safety:
     images:      that test. safe: the cheapest configuration that is shown to keep the margins, None: none is.
     why:         what the tests showed, in a sentence. tested: from accurate to cheap.
     untested:    those that come after the first that is not shown and were measured on the same images, as long as the loss
-                 that was measured keeps the margins.
+                 that was measured keeps the margins by its standard error.
     """
 
     margin: Values

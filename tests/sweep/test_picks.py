@@ -256,7 +256,7 @@ def test_what_is_likely_is_measured_on_until_the_first_that_loses_more() -> None
 
     def judged(configurations: Sequence[Assignment]) -> Mapping[Assignment, Judgement]:
         run.extend(c.key for c in configurations)
-        losses = {key: 0.5 if i < 2 else 2.9 if i < 9 else 3.1 for i, key in enumerate(keys_of)}
+        losses = {key: 0.5 if i < 2 else 2.4 if i < 9 else 2.6 for i, key in enumerate(keys_of)}
         return judged_with({key: {"agreement_AP": agreement(loss)} for key, loss in losses.items()})(configurations)
 
     safety = check_safety(problem(), trials, judged, MARGINS, DETECTION, 500, 300)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The one configuration that a sweep recommends: in terminal, page, statement, `--json`, API, demo and as STORE:recommended.
 
-It is the cheapest that is shown to keep the budget. Where none is, it is the cheapest whose measured loss keeps it, said to be
-found and not shown, with about how many more images would tell. Of what was tested that is the last, from accurate to cheap,
-before the first that loses more on the images that test: what is cheaper would be chosen for its luck on them. The budget is
-`sweep.max_loss`, else the limits on accuracy of `sweep.constraints`, else the margins of the task. Limits on costs are always
-kept. Where nothing says what a configuration loses, nothing is recommended.
+It is the cheapest that is shown to keep the budget. Where none is, it is the cheapest that loses no more with a standard error
+on the images that test, said to be found and not shown, with about how many more images would tell. Of what was tested that is
+the last, from accurate to cheap, before the first that does not: what is cheaper would be chosen for its luck on these images.
+The budget is `sweep.max_loss`, else the limits on accuracy of `sweep.constraints`, else the margins of the task. Limits on
+costs are always kept. Where nothing says what a configuration loses, nothing is recommended.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from mpnet.sweep.result import ConfigurationRow, FrontRow, Pick, Recommendation,
 
 RECOMMENDED = "recommended"
 RULE = (
-    "the cheapest that is shown to lose no more than the budget; where none is, the cheapest before the first, from accurate "
-    "to cheap, whose measured loss is more"
+    "the cheapest that is shown to lose no more than the budget; where none is, the cheapest that loses no more with a "
+    "standard error on the images that test"
 )
 """The rule of `recommended`, as the rules of picks are told."""
 
@@ -241,8 +241,8 @@ def _find_cheapest(
     last = _last_likely(result, budget, candidates)
     if last is not None:
         return last, (
-            f"best found, not shown: the cheapest before the first, from accurate to cheap, that loses more than {limit} on "
-            "the images that test"
+            f"best found, not shown: the cheapest that loses at most {limit}, a standard error included, on the images "
+            "that test"
         )
     selecting, held_out = result.holdout.selecting, result.holdout.held_out
     shown_above = _shown_above(result, budget)
@@ -272,11 +272,13 @@ def _find_cheapest(
 def _last_likely(
     result: SweepResult, budget: Mapping[str, float], candidates: Mapping[tuple[str, str], FrontRow | Pick]
 ) -> FrontRow | Pick | None:
-    """Return the last of the tests' sequence before the first whose measured losses exceed the budget; None: the first does."""
+    """Return the last of the tests' sequence before the first that does not keep the budget by a standard error, or None."""
     last = None
     for test in () if result.safety is None else (*result.safety.tested, *result.safety.untested):
         losses = {name: loss for name, loss in test.losses.items() if name.removesuffix(POOLED) in budget}
-        if not losses or any(loss.loss > budget[name.removesuffix(POOLED)] for name, loss in losses.items()):
+        if not losses or any(
+            loss.loss + loss.standard_error > budget[name.removesuffix(POOLED)] for name, loss in losses.items()
+        ):
             break
         row = candidates.get((test.precision, test.options))
         if row is not None and not row.is_baseline and not _breaks_any(row, result.baseline or row, result.limits):

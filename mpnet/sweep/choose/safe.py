@@ -10,8 +10,8 @@ so each test has the error probability divided by the number of configurations t
 docs/decisions/0019 and 0028 say why.
 
 Where nothing is shown, or only what is dear, the same images say what is likely to keep the margins: of the same sequence what
-comes before the first whose measured loss is beyond them. The sequence does not know these images, so that what is named there
-was not chosen for its luck on them.
+comes before the first that does not keep them by a standard error. The sequence does not know these images, so that what is
+named there was not chosen for its luck on them.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class SafetyTests:
 
     images: that test, and all there are. error: probability of each test. held_out: whether the images did not choose.
     twice: the same with twice as many images to test on, if losses stay what they are; None: it is that itself.
-    likely: those of the sequence, from accurate to cheap, before the first whose measured losses are beyond the margins; the
-            last of them may come after the tests have ended.
+    likely: those of the sequence, from accurate to cheap, before the first that does not keep the margins by a standard error;
+            the last of them may come after the tests have ended.
     """
 
     margins: Margins
@@ -208,9 +208,12 @@ def run_tests(
 
 
 def _is_likely(test: Tested, margins: Margins) -> bool:
-    """Return whether the measured losses of a configuration keep the margins, whatever their intervals."""
+    """Return whether the measured losses of a configuration keep the margins by a standard error, whatever their intervals.
+
+    The last that keeps them by its estimate alone is near the margin, and beyond it on other images as often as not.
+    """
     return bool(test.losses) and all(
-        loss.loss <= margins.points[name.removesuffix(POOLED)] for name, loss in test.losses.items()
+        loss.loss + loss.standard_error <= margins.points[name.removesuffix(POOLED)] for name, loss in test.losses.items()
     )
 
 
@@ -284,7 +287,10 @@ def _describe_test(tests: SafetyTests, test: Tested, options: Sequence[str]) -> 
         options[test.configuration.options],
         STATE_WORDS[test.state],
         _more_images(tests, test),
-        {name: LossBounds(*loss.bounds(tests.error), loss.loss, loss.images) for name, loss in test.losses.items()},
+        {
+            name: LossBounds(*loss.bounds(tests.error), loss.loss, loss.images, loss.standard_error)
+            for name, loss in test.losses.items()
+        },
     )
 
 
