@@ -162,6 +162,14 @@ def _imports(kind: str, minutes: float) -> Outcome:
     return _mutated(["tests.fuzz.import_models", kind, 300], ["--kept", FINDINGS], line, minutes)
 
 
+def _graphs(minutes: float) -> Outcome:
+    """Import random graphs and compare their heads with those of ONNX Runtime."""
+    if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxruntime")):
+        return Outcome(skipped="no package that writes or runs these graphs here: pip install '.[onnx,onnxruntime]'")
+    line = r"(?P<inputs>\d+) files from .* (?P<wrong>\d+) wrong in \d+ places, slowest (?P<s>[\d.]+) s, at most (?P<mb>\d+) MB"
+    return _mutated(["tests.fuzz.import_graphs", 300], ["--kept", FINDINGS], line, minutes)
+
+
 def _mutated(module: list[object], options: list[object], line: str, minutes: float) -> Outcome:
     """Run rounds of a module that takes a seed between these words, and prints a line of this form at its end."""
     outcome = Outcome()
@@ -227,6 +235,7 @@ HUNTS: dict[str, Callable[[float], Outcome]] = {
     "bundle-emulated": _emulated,
     **{name: partial(_reader, name) for name in FORMATS},
     **{f"import-{kind}": partial(_imports, kind) for kind in import_models.KINDS},
+    "import-graphs": _graphs,
     "faults": _faults,
     "cache-shared": _cache,
     **{f"kills-{kind}": partial(_kills, kind) for kind in SECTIONS},

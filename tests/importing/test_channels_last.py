@@ -47,6 +47,15 @@ def convnext(b: Builder, x: str) -> str:
     return str(b.node("Add", [x, scaled]))
 
 
+def few_channels(b: Builder, x: str) -> str:
+    """Build the same of 8 channels: a product of as few weights as the mean of a box's bins has, but of rows."""
+    channels = 8
+    x = b.conv(x, channels)
+    y = _norm(b, _turned(b, x, 0, 2, 3, 1), channels)
+    y = _linear(b, _gelu(b, _linear(b, y, channels, 2 * channels)), 2 * channels, channels)
+    return str(b.node("Add", [x, _turned(b, y, 0, 3, 1, 2)]))
+
+
 def transformer(b: Builder, x: str) -> str:
     """Build a class's row before those of pixels, a place's constant, attention, a row's network; the first row is what
     leaves."""
@@ -125,7 +134,17 @@ def normalised_weights(b: Builder, x: str) -> str:
     return b.conv(y, 8)
 
 
-FORMS = [convnext, transformer, split_attention, selective_kernels, band, whole_norm, finer_pixels, normalised_weights]
+FORMS = [
+    convnext,
+    few_channels,
+    transformer,
+    split_attention,
+    selective_kernels,
+    band,
+    whole_norm,
+    finer_pixels,
+    normalised_weights,
+]
 
 
 def build_model(form: Callable[[Builder, str], str]) -> Any:

@@ -19,7 +19,7 @@ from mpnet.importing.passes.channel_groups import find_group_replacement
 from mpnet.importing.passes.layout import LayoutRewriter
 from mpnet.importing.passes.patches import Patches, PatchFinder
 
-# A product of fewer weights may be a part of box decoding: the mean of bins.
+# A product of fewer weights may be a part of box decoding, the mean of bins, unless rows of channels are known to enter it.
 _LEAST_WEIGHTS = 257
 _RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 _BY_ITSELF = (
@@ -88,7 +88,9 @@ class _Converter(LayoutRewriter):
         """Return the matrix (in, out) that rows of channels are multiplied by."""
         matrix = self.graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
         shape = self.graph.shapes.get(node.inputs[0]) if node.inputs else None
-        if matrix is None or shape is None or matrix.ndim != 2 or matrix.size < _LEAST_WEIGHTS or len(shape) < 2:
+        if matrix is None or shape is None or matrix.ndim != 2 or len(shape) < 2:
+            return None
+        if matrix.size < _LEAST_WEIGHTS and node.inputs[0] not in self.channels_last:
             return None
         if node.operator == "Gemm":
             is_plain = all(node.attributes.get(name, 1.0) == 1.0 for name in ("alpha", "beta")) and not node.attributes.get(
