@@ -173,14 +173,15 @@ class _Watch:
 
 
 def growing_front(start: SweepStart, state: SweepState) -> str:
-    """Return HTML of how far a sweep is, with its front so far as a drawing."""
+    """Return HTML of how far a sweep is, with its front so far as a drawing on white paper, whatever a notebook's theme."""
     problem = start.problem
     front = sorted((state.trials[c] for c in front_of(problem, state.trials)), key=problem.cost)
     points = Series(
         "front", [problem.cost(t) for t in front], [problem.quality(t) for t in front], "accent", mode="line+points"
     )
     title = f"{state.finished_count:,} of {state.total:,} trials; {len(front)} on the front so far"
-    return svg.draw(Figure("front", "xy", title, problem.cost_name, problem.quality_name, (points,)), 640, 320)
+    drawing = svg.draw(Figure("front", "xy", title, problem.cost_name, problem.quality_name, (points,)), 640, 320)
+    return f'<div style="background: #fff; width: max-content">{drawing}</div>'
 
 
 def _notebook_display() -> Callable[[str], None] | None:

@@ -43,7 +43,7 @@ def test_a_notebook_sees_the_front_grow(experiment: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(notebook, "LIVE_SECONDS", 0.0)
     outcome = sweep(experiment, SWEEP, workers=1, timed=False)
     assert f"{outcome.document['trials']} of {outcome.document['trials']} trials" in drawings[-1]
-    assert drawings[-1].startswith("<svg")
+    assert "<svg" in drawings[-1]
 
 
 def test_runs_and_comparisons_are_tables(experiment: Path) -> None:
