@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import errno
 import io
+import json
 import os
 import random
 import shutil
@@ -60,6 +61,12 @@ WRITERS: dict[str, list[str]] = {
     "analyze": ["analyze", "experiment.yaml", "-q", "--images", "1", "--csv", "out/steps.csv"],
     "init": ["init", *_CFG, "--names", "net.names", "--images", "images", "-o", "out/new.yaml"],
     "import": ["import", "model.onnx", "-o", "out/imported"],
+    "explain": ["explain", "kept", "-q", "--object", "scene-0.png:1", "--orders", "2", "--images", "out/lost"],
+    "statement": ["report", "swept.sqlite:recommended", "-q", "--no-compute", "--statement", "-o", "out/statement.html"],
+    "figures": ["report", "swept.sqlite", "-q", "--no-compute", "--figures", "out/figures", "--data", "out/data", "-o", "out/r.html"],
+    "graph": ["show", "kept", "--graph", "-o", "out/graph.html"],
+    "graph-json": ["show", "kept", "--graph", "-o", "out/graph.json"],
+    "trials": ["export", "swept.sqlite", "-o", "out/trials.csv"],
     "detect": ["detect", *_CFG, "images/scene-0.png", "--out", "out/drawn", "-q"],
     **{
         f"export-{target}": [
@@ -146,12 +153,22 @@ def read_outputs() -> dict[str, bytes]:
     }
 
 
+def _read_table(content: bytes) -> object:
+    """Return what does not change from run to run of numbers of a plot: of JSON its names, else how many lines and cells."""
+    text = content.decode()
+    if text.startswith("{"):
+        return sorted(json.loads(text))
+    return [line.count(",") for line in text.split("\n")]
+
+
 def half_written(expected_files: dict[str, bytes], fixed_names: set[str]) -> list[str]:
     """Return files that an undisturbed command wrote in another way, or not at all. fixed_names: those without times and
     notes."""
     now, faults = read_outputs(), []
     for name, content in now.items():
         expected = expected_files.get(name)
+        if name.startswith("out/data/") and expected is not None and _read_table(content) == _read_table(expected):
+            continue  # what it holds may be a time of another length
         smallest_share = 0 if name.endswith(".html") else 0.9  # a report says what it cannot read, and goes without
         if expected is None:
             faults.append(f"left: {name}")
@@ -176,6 +193,7 @@ def prepare() -> None:
     assert call(_RUN_COMMAND) == 0
     shutil.copytree(Path("out/runs/tiny/latest").resolve(), "kept")
     assert call(arguments(Path("damaged.sqlite"), 1)) == 0
+    shutil.copy("damaged.sqlite", "swept.sqlite")
     with open("damaged.sqlite", "r+b") as store:
         store.seek(-5000, os.SEEK_END)
         store.write(b"\xff" * 100)
