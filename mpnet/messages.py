@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import Iterable, Mapping, Sequence
 
@@ -48,6 +49,14 @@ def one_line(text: str, limit: int = 1_000) -> str:
     """Write a message as one line of bounded length: a file name in it may hold anything, such as line breaks."""
     line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return line if len(line) <= limit else f"{line[: limit * 2 // 3]} ... {line[-limit // 3 :]}"
+
+
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+
+
+def visible_text(text: str) -> str:
+    """Return a text for pages: its lines stay; what nobody sees, or what turns the letters behind it around, is escaped."""
+    return _UNSEEN.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 MOST_NAMED = 100

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-from mpnet.messages import count_text, number_text, plot_text
+from mpnet.messages import count_text, number_text, plot_text, visible_text
 from mpnet.packages import require, requirements
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Table(Tabular):
         body = "".join(f"<tr>{''.join(f'<td>{escape(_cell(value))}</td>' for value in row)}</tr>" for row in rows[:ROWS_SHOWN])
         more = f"<p>and {len(rows) - ROWS_SHOWN} more rows</p>" if len(rows) > ROWS_SHOWN else ""
         title = f"<caption>{escape(self.title)}</caption>" if self.title else ""
-        return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        return visible_text(f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}")
 
     def drawn(self, axes: matplotlib.axes.Axes | None) -> matplotlib.axes.Axes:
         """Draw the chart that `plot` returns, once matplotlib is there."""

@@ -46,11 +46,12 @@ from mpnet.trial.import_template import import_template
 @click.option(
     "--mean",
     default="",
-    metavar="R,G,B",
-    help="Pixels enter as (value - mean) / std, values from 0 to 255.  [default: as the file says, else 0]",
+    metavar="C,C,C",
+    help="Pixels enter as (value - mean) / std, values from 0 to 255: one number, or three in the order of the network's "
+    "channels, blue first with --bgr.  [default: as the file says, else 0]",
 )
-@click.option("--std", default="", metavar="R,G,B", help="[default: as the file says, else 255]")
-@click.option("--bgr", is_flag=True, help="Blue comes first.")
+@click.option("--std", default="", metavar="C,C,C", help="[default: as the file says, else 255]")
+@click.option("--bgr", is_flag=True, help="The network takes blue first; --mean and --std say blue first then as well.")
 @click.option(
     "--rounding",
     default="file",

@@ -19,9 +19,9 @@ _MAX_NAMES = 100_000
 
 @dataclass(frozen=True)
 class Pixels:
-    """The network's input for an image whose values go from 0 to 255: (value - mean) / std, by channel.
+    """The network's input for an image whose values go from 0 to 255: (value - mean) / std, by channel of the network.
 
-    bgr: blue comes first. resize: as `detection.resize`. note: where that comes from, for people.
+    bgr: blue comes first, in mean and std as well. resize: as `detection.resize`. note: where that comes from, for people.
     """
 
     mean: tuple[float, ...] = (0.0,)

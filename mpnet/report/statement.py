@@ -15,7 +15,7 @@ from typing import Iterable, Sequence
 from mpnet.config.measures import MEASURES, measure
 from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import atomic_path
-from mpnet.messages import counted, number_text, percent_text
+from mpnet.messages import counted, number_text, percent_text, visible_text
 from mpnet.model.plan_key import short_key, split_key
 from mpnet.model.precision import BY_CODE
 from mpnet.report.data.report_data import ReportData
@@ -58,7 +58,7 @@ def statement(data: ReportData) -> str:
         ("Digests (SHA-256)", _digests(data)),
     )
     body = "\n".join(f"<section><h2>{escape(title)}</h2>{content}</section>" for title, content in sections)
-    return _PAGE.format(title=escape(data.title), sections=body)
+    return visible_text(_PAGE.format(title=escape(data.title), sections=body))
 
 
 def write_statement(data: ReportData, path: Path) -> None:

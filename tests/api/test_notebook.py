@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mpnet.api import MpnetError, compare, export, load_network, notebook, report, run_experiment, sweep
+from mpnet.tables import Table
 from tests.networks import write_experiment
 
 SWEEP = ["sweep={strategy: one_at_a_time, precisions: [fp32, int8]}"]
@@ -79,6 +80,12 @@ def test_a_network_says_what_it_is(experiment: Path) -> None:
     assert network.precision in repr(network) or "precisions" in repr(network)
     assert len(network.layers) == len(network.spec.layers)
     assert network.layers.columns["precision"][0] in network._repr_html_()
+
+
+def test_names_do_not_turn_a_table_around() -> None:
+    html = Table({"a\u202eb": ["c\u202ed"]}, "e\u202ef").html()
+    assert "\u202e" not in html
+    assert [html.count(name) for name in ("a\\u202eb", "c\\u202ed", "e\\u202ef")] == [1, 1, 1]
 
 
 def test_overrides_of_what_is_no_file_are_refused(experiment: Path) -> None:

@@ -15,7 +15,7 @@ from tests.browser.test_page import CONTRAST
 from tests.networks import write_experiment
 
 MARKUP = "<img src=x onerror=alert(1)>"
-NAMES = (MARKUP, "<script>alert(2)<\\script>", "<b>\"bold\"&amp;'")
+NAMES = (MARKUP, "<script>alert(2)<\\script>", '<b>"bold"&amp;\'')
 THEMES = {"light": ("#ffffff", "#000000"), "dark": ("#111111", "#e0e0e0")}
 """Background and text of a cell."""
 

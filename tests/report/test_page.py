@@ -124,6 +124,15 @@ def test_hostile_names_are_text() -> None:
     assert names[0] == HOSTILE[0]
 
 
+def test_names_do_not_turn_what_stands_behind_them_around() -> None:
+    """COCO files name classes with any characters; a page shows them as a terminal does."""
+    names = ("a\u202eb", "c\x1b[31md", "e\u2066f", "g\u200bh")
+    html = page.render(report_data(class_names=names, layer_names=names, title=names[0], image_name="i\u202ej.jpg"))
+    assert {character for name in names for character in name if not character.isprintable()}.isdisjoint(html)
+    assert "a\\u202eb" in Text(html).text
+    assert [layer["name"] for layer in embedded(html)["layers"]][0] == "a\\u202eb"  # type: ignore[attr-defined, index,union-attr]
+
+
 def test_columns_survive_exactly(html: str) -> None:
     table = embedded(html)["table"]
     assert isinstance(table, dict)

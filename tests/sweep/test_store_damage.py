@@ -28,6 +28,7 @@ from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.choose.status import sweep_status
 from mpnet.sweep.store import FailedTrial, Trial, TrialStore, Work
 from mpnet.sweep.store.documents import DOCUMENTS
+from mpnet.sweep.store.owners import Owners
 from mpnet.sweep.store.records import read_records
 from mpnet.sweep.store.ruled_out import RuledOut
 from mpnet.sweep.store.salvage import salvage
@@ -276,6 +277,23 @@ def test_a_killed_salvage_leaves_nothing_in_the_way(store_path: Path, tmp_path: 
     assert list(salvaged_path.parent.iterdir())
     assert salvage(store_path, salvaged_path).trials == 60
     assert [path.name for path in salvaged_path.parent.iterdir()] == [salvaged_path.name]
+
+
+def test_a_salvage_interrupted_while_its_store_opens_leaves_nothing(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join = Owners._join
+
+    def interrupted(owners: Owners) -> None:
+        join(owners)
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "salvaged"
+    folder.mkdir()
+    monkeypatch.setattr(Owners, "_join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        salvage(store_path, folder / "out.sqlite")
+    assert list(folder.iterdir()) == []
 
 
 def test_a_damaged_page_costs_what_lies_on_it(tmp_path: Path) -> None:

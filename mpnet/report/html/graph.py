@@ -8,7 +8,7 @@ from html import escape
 from typing import Mapping, Sequence
 
 from mpnet.engine.cost import LayerCost
-from mpnet.messages import count_text
+from mpnet.messages import count_text, visible_text
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS
 from mpnet.report.colours import COLOURS
@@ -84,7 +84,7 @@ def draw_graph(
 
 def graph_page(title: str, drawing: str) -> str:
     """Return the drawing as an HTML page, which asks for nothing from anywhere."""
-    return _PAGE.format(title=escape(title), drawing=drawing)
+    return visible_text(_PAGE.format(title=escape(title), drawing=drawing))
 
 
 def _cell(canvas: Canvas, x: float, y: float, index: int, values: Mapping[int, float], unit: str, inverse: bool) -> None:

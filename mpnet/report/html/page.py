@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from mpnet.config.measures import measure
 from mpnet.evaluation.compare import Interval
-from mpnet.messages import counted
+from mpnet.messages import counted, visible_text
 from mpnet.model.plan_key import short_key
 from mpnet.model.precision import PRECISIONS
 from mpnet.report.colours import style_sheet
@@ -54,7 +54,7 @@ def render(data: ReportData) -> str:
     """Return the page. Names, notes and file names in `data` are shown as text, whatever they contain."""
     figures_by_name = {figure.name: figure for figure in figures.all_figures(data)}
     template = _environment(data).from_string(_asset("templates", "report.html.j2"))
-    return template.render(
+    page = template.render(
         data=data,
         table=data.configurations,
         **_page_values(data, figures_by_name),
@@ -63,6 +63,7 @@ def render(data: ReportData) -> str:
         **_difference_values(data),
         **_layer_values(data, figures_by_name),
     )
+    return visible_text(page)
 
 
 def _environment(data: ReportData) -> jinja2.Environment:

@@ -10,7 +10,8 @@ from typing import Mapping
 import numpy as np
 
 from mpnet.config.measures import MEASURES, in_report_order, measure
-from mpnet.formats.documents.json_text import finite
+from mpnet.formats.documents.json_text import Json, finite
+from mpnet.messages import visible_text
 from mpnet.model.plan_key import SHORT, short_key
 from mpnet.model.precision import BY_CODE, Precision
 from mpnet.report.data.figure import Figure
@@ -80,8 +81,17 @@ def payload(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dict[str
 
 def embedded_json(document: object) -> str:
     """Return JSON that may stand inside a <script> element: no '<', '>' or '&', no NaN, no line separators of JavaScript."""
-    text = json.dumps(finite(document), separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    text = json.dumps(_visible(finite(document)), separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _visible(value: Json) -> Json:
+    """Return a document whose texts a page can show."""
+    if isinstance(value, dict):
+        return {visible_text(name): _visible(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_visible(item) for item in value]
+    return visible_text(value) if isinstance(value, str) else value
 
 
 def base64_text(data: bytes) -> str:

@@ -74,22 +74,31 @@ def salvage(path: Path, out: Path) -> Salvaged:
                 f"from a backup, or sweep again with another --store"
             )
         trial_count = 0
-        for leftover in out.parent.glob(f".{glob.escape(out.name[:100])}.*.part{out.suffix}-*"):
-            leftover.unlink()  # beside what a killed one wrote, which `atomic_path` removes
-        with atomic_path(out) as temporary_path, TrialStore.open(temporary_path, subject) as new_store:
-            numbers = {old_number: new_store.context(document) for old_number, document in contexts.items()}
-            for old_number, trials in _read_trials(db, losses):
-                if old_number in numbers:
-                    trial_count += new_store.add(numbers[old_number], trials)
-            for old_number, ruled_out in _read_ruled_out(db, losses):
-                if old_number in numbers:
-                    new_store.add(numbers[old_number], (), ruled_out=ruled_out)
-            for old_number, failed_trials in _read_failed(db, losses).items():
-                if old_number in numbers:
-                    new_store.add(numbers[old_number], (), failed_trials=failed_trials)
-            for name, document in _read_notes(db, losses, numbers).items():
-                new_store.set_note(name, json.dumps(document))
+        _remove_leftovers(out.parent, f".{glob.escape(out.name[:100])}.*.part{out.suffix}-*")
+        with atomic_path(out) as temporary_path:
+            try:
+                with TrialStore.open(temporary_path, subject) as new_store:
+                    numbers = {old_number: new_store.context(document) for old_number, document in contexts.items()}
+                    for old_number, trials in _read_trials(db, losses):
+                        if old_number in numbers:
+                            trial_count += new_store.add(numbers[old_number], trials)
+                    for old_number, ruled_out in _read_ruled_out(db, losses):
+                        if old_number in numbers:
+                            new_store.add(numbers[old_number], (), ruled_out=ruled_out)
+                    for old_number, failed_trials in _read_failed(db, losses).items():
+                        if old_number in numbers:
+                            new_store.add(numbers[old_number], (), failed_trials=failed_trials)
+                    for name, document in _read_notes(db, losses, numbers).items():
+                        new_store.set_note(name, json.dumps(document))
+            finally:  # Ctrl-C while the store opens leaves what only an open one removes
+                _remove_leftovers(temporary_path.parent, f"{glob.escape(temporary_path.name)}-*")
     return Salvaged(str(path), str(out), trial_count, len(contexts), tuple(losses))
+
+
+def _remove_leftovers(folder: Path, pattern: str) -> None:
+    """Remove files that stand beside a store that nobody has open: `atomic_path` removes the store itself alone."""
+    for leftover in folder.glob(pattern):
+        leftover.unlink(missing_ok=True)
 
 
 def _read_rows(db: sqlite3.Connection, table: str, order: str, losses: list[str]) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT
+"""Ctrl-C at random moments of every command: one line, exit code 130, nothing half."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpnet.cli.main import COMMANDS as COMMANDS_OF_USERS
+from tests.fuzz.interrupts import COMMANDS
+
+
+def test_every_command_that_takes_time_is_interrupted() -> None:
+    assert {words[0] for words in COMMANDS.values()} == set(COMMANDS_OF_USERS) - {"info", "completion"}
+
+
+@pytest.mark.slow
+def test_commands_end_in_one_line(repository: Path) -> None:
+    names = [name for name in COMMANDS if name not in ("demo", "profile", "sweep")]  # tens of seconds, or a busy machine's
+    process = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz.interrupts", "2", "5", *names],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
