@@ -119,7 +119,10 @@ def hidden() -> list[str]:
 
 
 def attack(name: str, tries: int, rng: random.Random) -> str:
-    """Interrupt one command so many times. Result: a line of what was tried. Raises: AssertionError where something is wrong."""
+    """Interrupt one command so many times. Result: a line of what was tried.
+
+    Raises: AssertionError where something is wrong.
+    """
     words, done = COMMANDS[name], DONE.get(name, (0,))
     expected_files: dict[str, bytes] = {}
     for _ in range(2):  # the first one imports
