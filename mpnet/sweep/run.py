@@ -238,7 +238,11 @@ def estimate_start(plan: SweepPlan, sweep: OpenSweep, workers: int, *, is_confir
         store.path,
         _about(plan.strategy, seconds),
         plan.strategy.is_exact,
-        (*_notes(plan.experiment, section), *(() if store.writable else (READ_ONLY,))),
+        (
+            *plan.setup.bench.dataset.notes,
+            *_notes(plan.experiment, section),
+            *(() if store.writable else (READ_ONLY,)),
+        ),
         PlanWords.of_network(network),
     )
     return start, per_pass.most

@@ -171,7 +171,8 @@ def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engin
     holdout = "# A share of the images, such as 0.4, that only reports and does not choose."
     if few:
         holdout = f"# Fewer than {MANY_IMAGES} images: {100 * HOLDOUT:.0f} % of them only report and do not choose."
-    drop = f"{task.agreement}_drop" if not images else "ap_drop" if task.quality == "AP" else f"{task.quality}_drop"
+    has_truths = images > 0 and (task is CLASSIFICATION or len(dataset.box) > 0)  # label files may all be empty
+    drop = f"{task.agreement}_drop" if not has_truths else "ap_drop" if task.quality == "AP" else f"{task.quality}_drop"
     limit = "# unlabelled: agreement needs no labels; AP needs `images` with labels."
     count = images or len(dataset.images)
     quick = f"# limit: {min(100, count)} uses the first {min(100, count)} of the {count} images, for a quick try."
@@ -200,7 +201,7 @@ sweep:
   # auto tries every combination where that is cheap, else a chain of them; exhaustive tries all, exactly.
   strategy: auto
   {precisions}
-  objectives: {format_flow(default_objectives(task, images > 0))}
+  objectives: {format_flow(default_objectives(task, has_truths))}
   {holdout}
   # holdout: {HOLDOUT if few else 0}
   # What a choice must keep, such as {drop}: 1 (points) or weight_bytes: 4000000.

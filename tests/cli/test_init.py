@@ -57,6 +57,14 @@ def user_folder(experiment: Path) -> Path:
     return folder
 
 
+def test_label_files_without_any_object_make_no_objective(user_folder: Path, mpnet: Mpnet) -> None:
+    for labels in (user_folder / "labels").iterdir():
+        labels.write_text("")
+    process = mpnet("init", *MODEL, "--names", "net.names", "--images", "images", "-o", "new.yaml", cwd=user_folder)
+    assert "no image has a labelled object" in process.stderr
+    assert "  objectives: [agreement_AP, bit_operations]\n" in (user_folder / "new.yaml").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "images",

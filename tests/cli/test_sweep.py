@@ -55,6 +55,13 @@ def test_the_document_says_what_was_found(mpnet: Mpnet, sweep_file: Path) -> Non
     assert Path(document["store"]).is_file()
 
 
+def test_label_files_without_any_object_are_said(mpnet: Mpnet, sweep_file: Path) -> None:
+    for labels in (sweep_file.parent / "labels").iterdir():
+        labels.write_text("")
+    process = mpnet("sweep", sweep_file, *SMALL_SPACE, "--no-time")
+    assert process.stderr.count("note: no image has a labelled object, so nothing can be found or missed") == 1
+
+
 def test_every_trial_is_what_a_run_gives(mpnet: Mpnet, sweep_file: Path) -> None:
     """Equal metrics, costs, agreement and identity: nothing tells a swept configuration from a run of it."""
     document = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))
