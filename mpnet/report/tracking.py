@@ -7,6 +7,7 @@ Each is told parameters, measures by step, and files, where its own settings say
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from contextlib import redirect_stdout
@@ -45,8 +46,15 @@ class Tracker(Protocol):
         """End the run."""
 
 
+MLFLOW_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+"""How often MLflow asks a server again, and for how many seconds it waits each time, unless its own settings say otherwise. By
+itself it asks seven times, which keeps a run waiting for four minutes where nobody listens."""
+
+
 class _MLflow:
     def __init__(self, name: str) -> None:
+        for setting, value in MLFLOW_PATIENCE.items():
+            os.environ.setdefault(setting, value)
         import mlflow
 
         self._mlflow = mlflow

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -178,6 +181,25 @@ def test_a_program_that_is_missing_is_one_line(mpnet: Mpnet, experiment: Path, m
     process = mpnet("run", experiment, "--log", "wandb")
     assert (process.returncode, process.stderr.count("\n")) == (2, 1)
     assert "pip install --upgrade 'mpnet[wandb]'" in process.stderr
+
+
+def test_mlflow_gives_up_soon_unless_it_is_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    patience: dict[str, str | None] = {}
+
+    def set_experiment(name: str) -> None:
+        patience.update({setting: os.environ.get(setting) for setting in tracking.MLFLOW_PATIENCE})
+
+    module = SimpleNamespace(set_experiment=set_experiment, start_run=lambda run_name: None)
+    monkeypatch.setitem(sys.modules, "mlflow", module)
+    monkeypatch.setattr(tracking, "requirements", lambda *names: ())
+    for setting in tracking.MLFLOW_PATIENCE:  # what is set below goes with the test
+        monkeypatch.setenv(setting, "")
+        monkeypatch.delenv(setting)
+    tracking.open_tracker("mlflow", "name")
+    assert patience == tracking.MLFLOW_PATIENCE
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "7")
+    tracking.open_tracker("mlflow", "name")
+    assert patience == {**tracking.MLFLOW_PATIENCE, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "7"}
 
 
 @pytest.mark.slow
