@@ -146,7 +146,7 @@ def attack(name: str, tries: int, rng: random.Random) -> str:
         faults = half_written(expected_files, set()) if name not in ("demo", "profile") else []
         assert not faults, f"{description}\n{faults}"
         assert not hidden(), f"{description}\n{hidden()}"
-        code, printed, _ = run(words)
+        code, printed, took = run(words)
         exists = code == 2 and "exists" in printed and any(Path("out").iterdir())
         assert code in done or exists, f"{description}\nand again: {code}: {printed}"
     return f"{name}: {tries} tries, {interrupted} interrupted, nothing half or left"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Kills sweeps at random moments and looks at what is left; many sweeps on one store at once.
 
-python -m tests.fuzz.kills KILLS PROCESSES [SEED] [greedy | holdout | exact_front | verify | salvage]
+python -m tests.fuzz.kills KILLS PROCESSES [SEED] [greedy | holdout | exact_front | verify | log | salvage]
 
 Kills hit the process (three of five), the process group with its two workers, or one worker; every twentieth sweep runs as
 process 1 of a PID namespace where that is allowed. After each kill everything that had been stored must be there unchanged,
@@ -10,7 +10,8 @@ and the next sweep goes on at once. At last the store must equal that of a sweep
 Sweeps are forks of this process, and their workers forks of them that keep no file open, for importing takes several times as
 long as the sweep: but for one in ten, and those in namespaces, which start as they do for users.
 
-Of sweeps that verify in another engine three of four kills wait until they do. At the end stand the most memory of a process
+Of sweeps that verify in another engine three of four kills wait until they do. Those of `log` tell a tracking program that takes
+its time everything, by --log, and write its page. At the end stand the most memory of a process
 and the seconds of the longest next command, which goes on where one was killed.
 """
 
@@ -51,14 +52,42 @@ SECTIONS = {
     "holdout": "sweep: {strategy: greedy, precisions: [fp32, int8], holdout: 0.5}\n",
     "exact_front": "sweep: {strategy: exact_front, precisions: [fp32, fp16, int8], objectives: [agreement_AP, weight_bytes]}\n",
     "verify": "sweep: {strategy: greedy, precisions: [fp32, int8], budget: {trials: 8}, verify: {engine: onnxruntime}}\n",
+    "log": "sweep: {strategy: greedy, precisions: [fp32, int8]}\n",
     "salvage": "sweep: {strategy: exhaustive, precisions: [fp32, fp16, int8]}\n",
 }
 """Greedy commits again and again: one unit for each of its rounds. Which trials `exact_front` needs hangs on what it knew."""
 
 
+LOG: list[str] = []
+"""The options of a kind of sweeps that tell a tracking program."""
+TRACKER = """
+import os, time
+def _told(*values, **options):
+    with open(os.environ["TOLD"], "a") as file:
+        file.write(repr((values, options)) + chr(10))
+    time.sleep(0.005)
+set_experiment = start_run = log_params = log_metrics = log_artifact = end_run = _told
+"""
+"""What stands for MLflow: it keeps what it is told, and takes as long as a server near by."""
+
+
+def log_to_tracker(folder: Path) -> None:
+    """Let sweeps tell a program that stands for MLflow, in this process and in those that are started as for users."""
+    module, metadata = folder / "tracker" / "mlflow", folder / "tracker" / "mlflow-99.0.dist-info"
+    for made in (module, metadata):
+        made.mkdir(parents=True)
+    (module / "__init__.py").write_text(TRACKER)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mlflow\nVersion: 99.0\n")
+    sys.path.insert(0, str(module.parent))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(module.parent), os.environ.get("PYTHONPATH", ""))))
+    os.environ["TOLD"] = str(folder / "told")
+    LOG.extend(("--log", "mlflow"))
+
+
 def arguments(store: Path, workers: int) -> list[str]:
     return [
         "sweep",
+        *LOG,
         "experiment.yaml",
         "--store",
         str(store),
@@ -355,6 +384,8 @@ def main(kills: int, processes: int, seed: int = 0, kind: str = "greedy") -> Non
         if EXACT:  # held against all trials
             experiment.write_text(text + SECTIONS[kind].replace("exact_front", "exhaustive"))
             undisturbed(folder, folder / "whole.sqlite")
+        if kind == "log":
+            log_to_tracker(folder)
         experiment.write_text(text + SECTIONS[kind])
         took, verifying = undisturbed(folder, folder / ("exact.sqlite" if EXACT else "whole.sqlite"))
         expected = read_trials(folder / "whole.sqlite")
@@ -365,6 +396,7 @@ def main(kills: int, processes: int, seed: int = 0, kind: str = "greedy") -> Non
         if kills:
             counts, waited = kill_sweeps(folder, kills, seed, expected, took, verifying)
             print(f"{kills} kills {dict(counts)}: nothing lost, changed or repeated, {usage(waited)}", flush=True)
+            assert not LOG or (folder / "told").stat().st_size, "the tracking program was told nothing"
         if processes:
             waited = crowd(folder, processes, seed, expected)
             print(f"{processes} sweeps on one store, every fifth killed: all {len(expected)} trials in order, {usage(waited)}")
