@@ -10,7 +10,8 @@ from typing import Mapping
 import numpy as np
 
 from mpnet.config.measures import MEASURES, in_report_order, measure
-from mpnet.formats.documents.json_text import Json, finite
+from mpnet.formats.documents.json_text import finite
+from mpnet.json_values import Json
 from mpnet.messages import visible_text
 from mpnet.model.plan_key import SHORT, short_key
 from mpnet.model.precision import BY_CODE, Precision
