@@ -238,11 +238,7 @@ def estimate_start(plan: SweepPlan, sweep: OpenSweep, workers: int, *, is_confir
         store.path,
         _about(plan.strategy, seconds),
         plan.strategy.is_exact,
-        (
-            *plan.setup.bench.dataset.notes,
-            *_notes(plan.experiment, section),
-            *(() if store.writable else (READ_ONLY,)),
-        ),
+        (*plan.setup.bench.dataset.notes, *_notes(plan.experiment, section), *(() if store.writable else (READ_ONLY,))),
         PlanWords.of_network(network),
     )
     return start, per_pass.most

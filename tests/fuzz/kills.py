@@ -10,9 +10,9 @@ and the next sweep goes on at once. At last the store must equal that of a sweep
 Sweeps are forks of this process, and their workers forks of them that keep no file open, for importing takes several times as
 long as the sweep: but for one in ten, and those in namespaces, which start as they do for users.
 
-Of sweeps that verify in another engine three of four kills wait until they do. Those of `log` tell a tracking program that takes
-its time everything, by --log, and write its page. At the end stand the most memory of a process
-and the seconds of the longest next command, which goes on where one was killed.
+Of sweeps that verify in another engine three of four kills wait until they do. Those of `log` tell a tracking program, which
+takes its time, everything by --log. At the end stand the most memory of a process and the seconds of the longest next command,
+which goes on where one was killed.
 """
 
 from __future__ import annotations
