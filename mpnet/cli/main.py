@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "sweep": "Search over precisions: every combination, or a quick first answer.",
     "profile": "Measure this machine, for sweeps with its latency.",
     "bench": "Speed of a network: layers, precisions, kernel tables, threads.",
+    "doctor": "What is wrong with a network, its images and its labels.",
     "analyze": "Where a configuration loses accuracy: error per layer and step.",
     "explain": "Which layers lose an object, and what brings it back.",
     "compare": "Differences between finished runs.",

@@ -19,7 +19,7 @@ from mpnet.importing.heads import HeadChoice
 from mpnet.importing.layer_graph import LayerGraph
 from mpnet.importing.operators import lift
 from mpnet.importing.passes.attention import recognize_attention
-from mpnet.importing.passes.behind_heads import describe_rounding_behind
+from mpnet.importing.passes.behind_heads import RoundingBehind, find_rounding_behind
 from mpnet.importing.passes.channels_last import put_channels_first
 from mpnet.importing.passes.fold import fold, remove_unread_nodes
 from mpnet.importing.passes.fuse import fuse
@@ -59,6 +59,7 @@ class Imported:
     pixels:       how images enter.
     nms:          overlap from which on the worse of two boxes is suppressed, as the file says (1: it takes the best boxes
                   without suppression); None: it does not say.
+    rounding_behind: what a quantised file rounds behind its heads, None for nothing.
     """
 
     cfg: str
@@ -70,6 +71,7 @@ class Imported:
     heads: tuple[tuple[str, ...], ...]
     pixels: Pixels = field(default_factory=Pixels)
     nms: float | None = None
+    rounding_behind: RoundingBehind | None = None
 
 
 @dataclass(frozen=True)
@@ -168,9 +170,9 @@ def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
     for node in graph.nodes:
         if node.name not in needed_nodes:
             graph.outcomes.setdefault(node.name, f"replaced by {choice.decoder}" if choice.decoder else "behind the heads")
-    rounding_behind = describe_rounding_behind(graph, needed_nodes)
-    if rounding_behind:
-        notes.append(rounding_behind)
+    rounding_behind = find_rounding_behind(graph, needed_nodes)
+    if rounding_behind is not None:
+        notes.append(rounding_behind.text)
     pixels = find_pixels(graph, choice.decoder, choices.pixels)
     rounded = rounded_tensors(graph, layers) if choices.rounded else {}
     merged = fuse(layers, head_tensors, frozenset(rounded), bool(graph.quantization), choices.merged)
@@ -198,7 +200,9 @@ def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
         )
     heads = tuple(head.tensors for head in choice.heads)
     all_notes = (*input_notes, *notes, *quantization_notes, pixels.note, names_note)
-    return Imported(files.text, files.weights, names, files.network, nodes, all_notes, heads, pixels, choice.nms)
+    return Imported(
+        files.text, files.weights, names, files.network, nodes, all_notes, heads, pixels, choice.nms, rounding_behind
+    )
 
 
 def _name_nodes(graph: NodeGraph) -> tuple[dict[str, str], set[str]]:

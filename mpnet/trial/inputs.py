@@ -101,6 +101,12 @@ class Inputs:
         """Return the same images under a condition, in place of the one that they are under; None: as they are."""
         return Inputs(self.records, self._network, self._resize, self._load, self._workers, condition=condition)
 
+    def fitted(self, resize: str) -> Inputs:
+        """Return the same images fitted into the network's input in another way; they keep decoded images of their own."""
+        if resize == self._resize:
+            return self
+        return Inputs(self.records, self._network, resize, self._load, self._workers, condition=self.condition)
+
     def take(self, positions: Sequence[int]) -> Batch:
         """Read the images at `positions`, read by the calling thread. Raises: DataError for a broken image."""
         prepared = [self._one(position) for position in positions]

@@ -58,7 +58,7 @@ def experiment_template(files: InitFiles, target: Path, name: str, engine: str =
     """
     network = read_cfg(files.cfg)
     open_weights(files.weights, network, None)
-    data = _data(files, network)
+    data = describe_data(files, network)
     base = target.absolute().parent
 
     def relative(path: Path | str) -> str:
@@ -76,8 +76,8 @@ def experiment_template(files: InitFiles, target: Path, name: str, engine: str =
     return text, dataset, network
 
 
-def _data(files: InitFiles, network: NetworkSpec) -> Mapping[str, str | Path]:
-    """Return the keys of the data section."""
+def describe_data(files: InitFiles, network: NetworkSpec) -> Mapping[str, str | Path]:
+    """Return the keys of the data section for images and labels as they lie. Raises: ConfigError for images without labels."""
     unlabelled = {} if files.unlabelled is None else {"unlabelled": files.unlabelled}
     return {**_labelled(files, files.images, network), **unlabelled} if files.images is not None else unlabelled
 
@@ -100,7 +100,7 @@ def _labelled(files: InitFiles, images: Path, network: NetworkSpec) -> dict[str,
         )
     if not images.is_dir():
         raise ConfigError(f"{images}: no such folder; name one of images, a .data, a list of images or a data.yaml")
-    labels = files.labels or _beside(images)
+    labels = files.labels or find_labels(images)
     if labels is None and not any(file.suffix.lower() in SUFFIXES for file in images.iterdir()):
         unread = unread_kinds(images)
         others = f"but {unread}; convert them, for example to PNG" if unread else "nor do folders in it count; check --images"
@@ -113,7 +113,7 @@ def _labelled(files: InitFiles, images: Path, network: NetworkSpec) -> dict[str,
     return {"format": "yolo", "images": images, "labels": labels}
 
 
-def _beside(images: Path) -> Path | None:
+def find_labels(images: Path) -> Path | None:
     """Find the labels of a folder of images by custom.
 
     They are in `labels` in place of the last `images`, in a folder beside it, or in the folder itself.
