@@ -9,6 +9,8 @@ from pathlib import Path
 TOPICS = {
     "backends": {"onnx_engines", "registry", "run_in_engine", "verify"},
     "cli": {
+        "action",
+        "agents",
         "cache",
         "conditions",
         "environment",

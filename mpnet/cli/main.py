@@ -2,7 +2,7 @@
 """The command `mpnet`: finds the subcommand, turns every foreseeable failure into one line and an exit code.
 
 Exit codes: 0 done, 1 a check that the user asked for failed (`compare --fail-under`), 2 bad input or an impossible
-request, 3 a fault of mpnet itself, 130 interrupted, 143 terminated.
+request, 3 a fault of mpnet itself, 4 a budget is not shown to be kept (`--require-shown`), 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ from mpnet.progress import Advance, Progress, silent
 if TYPE_CHECKING:
     from rich.console import Console  # slow to import; commands that print plain lines do without
 
+NOT_SHOWN = 4
+"""Exit status where a budget was to be shown to be kept, and is not: docs/commands.md."""
 _Result = TypeVar("_Result")
 # Pipes and files have no width; no table is wider than this one.
 WIDTH_WITHOUT_TERMINAL = 500

@@ -21,12 +21,15 @@ from mpnet.cli.options import (
     with_unlabelled,
     words,
 )
-from mpnet.cli.output import console, note, print_json, progress
+from mpnet.cli.output import NOT_SHOWN, console, note, print_json, progress
 from mpnet.errors import ConfigError
+from mpnet.formats.documents import typed
 from mpnet.report.collect.operating_point import measure_operating_point
 from mpnet.report.text.analysis import print_checks
 from mpnet.report.text.run import print_run
+from mpnet.report.text.shown_budget import print_shown_budget
 from mpnet.report.tracking import log_run, open_trackers
+from mpnet.resolve.shown_budget import check_budget_text, check_shown
 from mpnet.trial.experiment import run_experiment
 from mpnet.trial.verify import verify
 
@@ -49,6 +52,12 @@ from mpnet.trial.verify import verify
     help=f"Run the exported configuration in another engine as well, beside mpnet's own: {', '.join(backends())}.",
 )
 @backends_option
+@click.option(
+    "--require-shown",
+    "required",
+    metavar="BUDGET",
+    help="Exit with 4 unless the loss is shown to be within this: '1 agreement', '0.5 AP', '2 %'; several with commas between.",
+)
 @click.option("--verify", "check", is_flag=True, help="Check int8 kernels against simulation on the run's own images.")
 def command(
     source: str,
@@ -59,6 +68,7 @@ def command(
     no_baseline: bool,
     engine: str | None,
     chosen: str | None,
+    required: str | None,
     check: bool,
     threads: int | None,
     isa: str | None,
@@ -76,11 +86,14 @@ def command(
     one score threshold: the key detection.deployed, else the one with the best F1 of the baseline. With --backends (or
     the key `backends`) several engines share the layers: each runs those that it supports, the rest falls back to the
     next, mpnet's scalar kernels being the last; every fallback is named. With --verify the exit code is 1 when a kernel
-    and its simulation differ by more than docs/arithmetic.md promises.
+    and its simulation differ by more than docs/arithmetic.md promises. With --require-shown it is 4 where these images do not
+    show that the configuration loses no more against its baseline than the budget, at 5 %.
     """
     spec = experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa)
     if no_baseline:
         spec = replace(spec, baseline=None)
+    if required is not None:
+        check_budget_text(required)
     names = words(chosen) if chosen else spec.backends
     if engine is not None and chosen:
         raise ConfigError("--engine is one engine for all layers, --backends several by preference; give one of both")
@@ -93,15 +106,23 @@ def command(
             note(f"finished before, taken from {result.folder}; --force computes it again")
         images, checks = verify(report.bench) if check else (0, ())
         point = measure_operating_point(report)
+        shown_budget = None if required is None else check_shown(report, required)
         if as_json:
             verified = {"verification": {"images": images, "steps": [asdict(step) for step in checks]}} if check else {}
             deployed = {} if point is None else {"operating_point": point}
-            print_json({**result.document, **verified, **deployed, "folder": str(result.folder), "reused": report.reused})
+            budget = {} if shown_budget is None else {"shown_budget": typed.as_json(shown_budget)}
+            print_json(
+                {**result.document, **verified, **deployed, **budget, "folder": str(result.folder), "reused": report.reused}
+            )
         else:
             print_run(report.result, report.baseline, console(), report.deployed, point)
             if check:
                 print_checks(images, checks, console())
+            if shown_budget is not None:
+                print_shown_budget(shown_budget, console())
         if trackers:
             page = result.folder.with_name(f"{result.folder.name}.html")
             log_run(trackers, result, trackers.write_page(result.folder, page, progress(quiet)))
-    return 0 if all(step.passed for step in checks) else 1
+    if not all(step.passed for step in checks):
+        return 1
+    return 0 if shown_budget is None or shown_budget.is_shown else NOT_SHOWN

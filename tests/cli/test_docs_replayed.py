@@ -18,7 +18,15 @@ from tests.cli.conftest import Mpnet
 from tests.networks import write_experiment
 from tests.test_docs_blocks import REPLAYED, blocks, lines
 
-PAGES = ("docs/board.md", "docs/deployment.md", "docs/doctor.md", "docs/mprun.md", "docs/sweeps.md", "docs/toolchains.md")
+PAGES = (
+    "docs/board.md",
+    "docs/ci.md",
+    "docs/deployment.md",
+    "docs/doctor.md",
+    "docs/mprun.md",
+    "docs/sweeps.md",
+    "docs/toolchains.md",
+)
 """Pages whose commands a folder with an experiment.yaml can run."""
 ELSEWHERE = {
     "docs/benchmarks.md": "minutes on a quiet machine; tests/cli/test_bench.py",

@@ -217,3 +217,13 @@ def test_a_space_without_fp32_is_compared_with_its_highest_configuration(mpnet: 
 def _subject(path: Path) -> Subject:
     with TrialStore.read(path) as store:
         return store.subject
+
+
+def test_a_pick_that_is_not_shown_ends_with_4_where_that_is_asked_for(mpnet: Mpnet, store: Path) -> None:
+    process = mpnet("pick", store, "--max-loss", "4 agreement", "--require-shown", "--json")
+    assert (process.returncode, json.loads(process.stdout)["pick"]["shown"]) == (4, False)
+    without = mpnet("pick", store, "--max-bytes", "2x", "--require-shown")
+    assert (without.returncode, without.stderr) == (
+        2,
+        "error: --require-shown: name the loss that is to be shown with --max-loss\n",
+    )

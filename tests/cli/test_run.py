@@ -359,3 +359,13 @@ def test_images_that_exif_turns_give_the_figures_of_upright_ones(mpnet: Mpnet, e
     assert len({document["digests"]["trial"] for document in (upright, stored, turned)}) == 3
     again = mpnet("run", f"runs/tiny/{turned['id']}", "--json")
     assert document_of(again)["digests"] == turned["digests"]
+
+
+def test_a_budget_that_is_not_shown_ends_with_4(mpnet: Mpnet, experiment: Path) -> None:
+    document = document_of(mpnet("run", experiment, "--require-shown", "100 agreement", "--json"))
+    assert document["shown_budget"]["shown"] is True
+    process = mpnet("run", experiment, "--require-shown", "0.001 agreement")
+    assert process.returncode == 4
+    assert "On 5 images it is not shown to keep 0.001 agreement." in process.stdout
+    refused = mpnet("run", experiment, "--require-shown", "1 furlong")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
