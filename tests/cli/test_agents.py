@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -42,7 +42,7 @@ def test_the_skill_says_when_it_is_for_and_names_what_there_is(repository: Path)
     for name, *arguments in commands_of(text):
         assert (name, understood(arguments)) == ("mpnet", "")
     assert {row.split()[0] for row in re.findall(r"^\| `([a-z -]+)` \|", body, re.MULTILINE)} <= set(COMMANDS)
-    assert set(re.findall(r"`state` is `([\w ]+)`", body)) <= set(State.__args__)
+    assert set(re.findall(r"`state` is `([\w ]+)`", body)) <= set(get_args(State))
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_the_skills_commands_run_in_their_order(mpnet: Mpnet, repository: Path, 
             documents[command] = json.loads(process.stdout)
     assert documents["doctor"]["findings"] == []
     [loss] = documents["run"]["shown_budget"]["losses"]
-    assert loss["state"] in State.__args__
+    assert loss["state"] in get_args(State)
     assert loss["loss"] <= loss["most"]
     assert {"shown", "more_images"} <= documents["sweep"]["recommended"].keys()
     assert documents["pick"]["pick"] is not None

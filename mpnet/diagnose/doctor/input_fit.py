@@ -181,8 +181,8 @@ def put_in_form(images: NDArray[np.float32], form: Pixels, given: Pixels) -> NDA
     images: (n, h, w, 3), 0 to 1, red first. given: the form that the network's first layer makes of these.
     """
     pixels = (images[..., ::-1] if form.bgr else images) * np.float32(255)
-    seen: NDArray[np.float32] = np.divide(pixels - np.array(form.mean, np.float32), np.array(form.std, np.float32))
-    wanted: NDArray[np.float32] = (seen * np.array(given.std, np.float32) + np.array(given.mean, np.float32)) / np.float32(255)
+    seen = (pixels - np.asarray(form.mean, np.float32)) / np.asarray(form.std, np.float32)
+    wanted = (seen * np.asarray(given.std, np.float32) + np.asarray(given.mean, np.float32)) / np.float32(255)
     return np.ascontiguousarray(wanted[..., ::-1] if given.bgr else wanted, np.float32)
 
 
