@@ -26,6 +26,7 @@ REPLAYED = {
     ("docs/api.md", "python"): "tests/test_docs.py",
     ("docs/mprun.md", "c"): "tests/mprun/test_same_bits.py",
     ("docs/board.md", "console"): "tests/mprun/test_board.py",
+    ("docs/ci.md", "yml"): "tests/cli/test_action.py",
 }
 """(page, language) -> the test that runs these blocks."""
 OTHER_PROGRAMS = {

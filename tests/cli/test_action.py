@@ -74,6 +74,13 @@ def test_no_input_becomes_part_of_a_script(action: Any) -> None:
     assert set(action["outputs"]) == {"shown", "result"}
 
 
+def test_the_page_uses_the_action_as_it_is(action: Any, repository: Path) -> None:
+    [block] = re.findall(r"```yml\n(.*?)```", (repository / "docs" / "ci.md").read_text(encoding="utf-8"), re.DOTALL)
+    step = yaml.safe_load(block)["jobs"]["budget"]["steps"][-1]
+    assert step["uses"].partition("/mpnet/")[2] == "tools/action@main"
+    assert set(step["with"]) <= set(action["inputs"])
+
+
 @pytest.mark.slow
 def test_a_budget_that_is_shown_passes(action: Any, workplace: Path) -> None:
     code, outputs, summary = run_steps(action, workplace, experiment="experiment.yaml", budget="100 agreement")
