@@ -15,6 +15,9 @@ OUTSIDE_LINK = re.compile(
     r"\[([^]]*)\]\((?:\.\./)+((?:README|CONTRIBUTING|CHANGELOG|SECURITY)\.md|(?:tools|experiments|cfg|benchmarks)/[^)]*)\)"
 )
 
+SHORTEST = 30
+"""Characters of a page's description, below which the next sentence joins it."""
+
 
 def on_config(config: Any) -> None:
     """Folders in the navigation become their pages, in the order of their names."""
@@ -73,11 +76,15 @@ def _address(page: str) -> str:
 
 
 def _describe_page(text: str) -> tuple[str, str]:
-    """Return a page's title and the first sentence of its first paragraph, without links and marks."""
+    """Return a page's title and the first sentences of its first paragraph, as many as say something, without links."""
     heading = next((line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")), "")
     bare = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     paragraphs = (block.strip() for block in re.split(r"\n\s*\n", bare))
     prose = next((block for block in paragraphs if re.match(r"[\w`*\[]", block)), "")
     plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", " ".join(prose.split())).replace("*", "")
-    sentence = re.match(r".*?[.:](?= |$)", plain)
-    return heading, (sentence[0] if sentence else plain).rstrip(":")
+    description = ""
+    for sentence in re.split(r"(?<=[.:]) ", plain.removeprefix("Context. ")):
+        description = f"{description} {sentence}".strip()
+        if len(description) >= SHORTEST:
+            break
+    return heading, description.rstrip(":")
