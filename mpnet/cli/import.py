@@ -13,7 +13,7 @@ from mpnet.config.protocol import RESIZES
 from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import write_files
 from mpnet.importing import Choices, Imported, import_model
-from mpnet.importing.file_metadata import Pixels
+from mpnet.importing.file_metadata import PixelOptions
 from mpnet.json_values import Json
 from mpnet.messages import count_text
 from mpnet.model.heads import DECODERS
@@ -96,8 +96,11 @@ def command(
         raise ConfigError(f"--name {stem}: is a file's name, without folders")
     pixels = None
     if mean or std or bgr or resize:
-        pixels = Pixels(_numbers("--mean", mean or "0"), _numbers("--std", std or "255"), bgr, resize or "stretch")
-        if 0 in pixels.std or {len(pixels.mean), len(pixels.std)} - {1, 3}:
+        means, deviations = (
+            _numbers(option, text) if text else None for option, text in (("--mean", mean), ("--std", std))
+        )
+        pixels = PixelOptions(means, deviations, bgr, resize or "")
+        if 0 in (deviations or ()) or {len(numbers) for numbers in (means, deviations) if numbers is not None} - {1, 3}:
             raise ConfigError("--mean and --std take one number or three, of which no --std is 0")
     choices = Choices(
         tuple(tuple(head.split("+")) for head in heads.split(",")) if heads else (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mpnet.importing.file_metadata import Pixels
+from mpnet.importing.file_metadata import PixelOptions
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,8 @@ class Choices:
 
     heads:   tensors of each head, joined along channels; (): found. decoder, keys, anchors: of [yolo] sections where the file
              does not tell; anchors by head.
-    size:    (width, height) where the file leaves them open. pixels: how images enter; None: as the file says.
+    size:    (width, height) where the file leaves them open. pixels: how images enter; None: as the file
+             says, else assumed.
     rounded: round wherever a quantised file does, as what was deployed does; else only where int8 layers read.
     merged:  add parallel convolutions into one (RepVGG), as they are deployed.
     """
@@ -24,6 +25,6 @@ class Choices:
     keys: tuple[tuple[str, str], ...] = ()
     anchors: tuple[str, ...] = ()
     size: tuple[int, int] | None = None
-    pixels: Pixels | None = None
+    pixels: PixelOptions | None = None
     rounded: bool = True
     merged: bool = True

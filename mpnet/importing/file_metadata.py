@@ -45,10 +45,51 @@ class Pixels:
         return values if len(values) > 1 else values * max(len(self.mean), len(self.std))
 
 
-def find_pixels(graph: NodeGraph, decoder: str, requested: Pixels | None) -> Pixels:
-    """Return how images enter: as the user asks, as the file says, else assumed, which the note says. Raises: FormatError."""
-    if requested is not None:
-        return replace(requested, note=f"images: {requested.text()}, as asked for")
+@dataclass(frozen=True)
+class PixelOptions:
+    """What a user says of the network's input, in the words of `Pixels`; None and '' leave it to the file.
+
+    Without mean, deviation and blue first what is assumed of a decoder's family holds; with one of them only what the file says.
+    """
+
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    bgr: bool = False
+    resize: str = ""
+
+
+@dataclass(frozen=True)
+class ImageValues:
+    """The values of an image that a graph itself takes: (value - mean) / std of values from 0 to 255. reason: how it tells."""
+
+    mean: float
+    std: float
+    reason: str
+
+
+def find_pixels(graph: NodeGraph, decoder: str, options: PixelOptions | None, values: ImageValues | None) -> Pixels:
+    """Return how images enter: as the user says, as the file says, else assumed, which the note says.
+
+    values: what the graph itself shows of the image's values, None for nothing. Raises: FormatError.
+    """
+    stated = _state_pixels(graph)
+    assumed = _assume_pixels(decoder)
+    if stated is None and values is not None:
+        stated = replace(assumed, mean=(values.mean,), std=(values.std,))
+        order = f"{values.reason}; order and resizing are assumed: --bgr and --resize say otherwise"
+        stated = replace(stated, note=f"images: {stated.text()}: {order}")
+    if options is None:
+        return stated or assumed
+    if options.mean is None and options.std is None and not options.bgr:
+        pixels = replace(stated or assumed, resize=options.resize)
+        return replace(pixels, note=f"images: {pixels.text()}: {options.resize} as asked for, else as the file says or assumed")
+    base = stated or Pixels()
+    pixels = Pixels(options.mean or base.mean, options.std or base.std, options.bgr or base.bgr, options.resize or "stretch")
+    return replace(pixels, note=f"images: {pixels.text()}, as asked for")
+
+
+def _state_pixels(graph: NodeGraph) -> Pixels | None:
+    """Return how images enter as the file's metadata say, None where they do not. Raises: FormatError."""
     exported, stated = _parse_json(graph.metadata.get("input", "")), _parse_json(graph.metadata.get("mpnet.pixels", ""))
     if isinstance(exported, dict) and "resize" in exported:
         if exported["resize"] not in RESIZES:
@@ -61,6 +102,11 @@ def find_pixels(graph: NodeGraph, decoder: str, requested: Pixels | None) -> Pix
             graph.fail("its metadata hold no mean and deviation of pixels; say them with --mean and --std")
         pixels = Pixels(mean, std)
         return replace(pixels, note=f"images: {pixels.text()}, as the file's metadata say (stretch is assumed)")
+    return None
+
+
+def _assume_pixels(decoder: str) -> Pixels:
+    """Return how images enter networks of a decoder's family."""
     # YOLOX's own programs give it bytes in OpenCV's order; most others take shares of 255.
     pixels = Pixels(
         resize={

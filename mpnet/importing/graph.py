@@ -95,7 +95,8 @@ class NodeGraph:
     """A file's network.
 
     nodes:           in an order in which they can run, once `mpnet.importing.passes.fold` has seen them.
-    inputs:          shape by name, of tensors that no node makes and no constant is.
+    inputs:          shape by name, of tensors that no node makes and no constant is. input_types: their types, where the file has
+                     some of its own, such as uint8.
     shapes:          of all tensors for which they are known.
     quantization:    by tensor: how it is quantised in the file. stored_integers: of quantised constants, as they are.
     dynamic_ranges:  tensors that some int8 node quantises by a range of their own, measured when the file runs, and in which
@@ -123,6 +124,7 @@ class NodeGraph:
     aliases: dict[str, str] = field(default_factory=dict)
     origins: dict[str, Node] = field(default_factory=dict)
     has_half_floats: bool = False
+    input_types: dict[str, str] = field(default_factory=dict)
 
     def tensor(self, name: str) -> str:
         """Return the tensor that a name of the file stands for."""

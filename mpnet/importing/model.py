@@ -25,7 +25,7 @@ from mpnet.importing.passes.fold import fold, remove_unread_nodes
 from mpnet.importing.passes.fuse import fuse
 from mpnet.importing.passes.half_floats import widen_half_floats
 from mpnet.importing.passes.head_choice import WEIGHTED, choose_heads
-from mpnet.importing.passes.image_input import put_pixels, set_image
+from mpnet.importing.passes.image_input import find_image_values, put_pixels, set_image
 from mpnet.importing.passes.integer_operators import expand_integer_operators
 from mpnet.importing.passes.normalizations import recognize_normalizations
 from mpnet.importing.passes.patterns import recognize_flatten, recognize_gelu
@@ -173,7 +173,7 @@ def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
     rounding_behind = find_rounding_behind(graph, needed_nodes)
     if rounding_behind is not None:
         notes.append(rounding_behind.text)
-    pixels = find_pixels(graph, choice.decoder, choices.pixels)
+    pixels = find_pixels(graph, choice.decoder, choices.pixels, find_image_values(graph, layers))
     rounded = rounded_tensors(graph, layers) if choices.rounded else {}
     merged = fuse(layers, head_tensors, frozenset(rounded), bool(graph.quantization), choices.merged)
     put_pixels(graph, layers, pixels)

@@ -15,7 +15,7 @@ from mpnet.detection.decode import decode_head, yolo_heads
 from mpnet.detection.preprocess import plan_geometry
 from mpnet.errors import FormatError
 from mpnet.importing import Imported
-from mpnet.importing.file_metadata import Pixels
+from mpnet.importing.file_metadata import PixelOptions
 from tests.importing.conftest import heads_of
 from tests.importing.graphs import Builder, _grid
 
@@ -133,7 +133,7 @@ def decoded_boxes(imported: Imported, x: Any, clipped: bool) -> Any:
 @pytest.mark.parametrize("name", list(FAMILIES))
 def test_boxes_are_onnx_runtimes(name: str, importing: Callable[..., tuple[Path, Imported]]) -> None:
     family = FAMILIES[name]
-    path, imported = importing(detector(family), pixels=Pixels())
+    path, imported = importing(detector(family), pixels=PixelOptions((0.0,), (255.0,)))
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
     boxes, scores = ort.InferenceSession(path).run(None, {"images": x.transpose(0, 3, 1, 2)})
     decoded = decoded_boxes(imported, x, family.clipped)
@@ -164,7 +164,7 @@ def test_boxes_that_are_not_decoded_are_assumed_with_a_note(
     strides: tuple[int, ...], decoder: str, importing: Callable[..., tuple[Path, Imported]]
 ) -> None:
     family = Family(decoder, bins=8, logistic=True, strides=strides)
-    path, imported = importing(detector(family, decoded=False), pixels=Pixels())
+    path, imported = importing(detector(family, decoded=False), pixels=PixelOptions((0.0,), (255.0,)))
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
     [table] = ort.InferenceSession(path).run(None, {"images": x.transpose(0, 3, 1, 2)})[0]
     assert {yolo.decoder for yolo in imported.network.yolos} == {decoder}  # type: ignore[attr-defined]
@@ -189,7 +189,7 @@ def test_named_heads_behind_a_logistic_function_give_the_tensors_before_it(
     importing: Callable[..., tuple[Path, Imported]],
 ) -> None:
     model = detector(FAMILIES["DAMO-YOLO"])
-    choices = {"decoder": "rtmdet", "keys": (("reg_max", "8"),), "pixels": Pixels()}
+    choices = {"decoder": "rtmdet", "keys": (("reg_max", "8"),), "pixels": PixelOptions((0.0,), (255.0,))}
     convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
     heads = tuple(
         (boxes.output[0], gate.output[0])
@@ -199,7 +199,7 @@ def test_named_heads_behind_a_logistic_function_give_the_tensors_before_it(
             strict=True,
         )
     )
-    _, found = importing(model, pixels=Pixels())
+    _, found = importing(model, pixels=PixelOptions((0.0,), (255.0,)))
     _, named = importing(model, heads=heads, **choices)
     assert (named.cfg, named.weights) == (found.cfg, found.weights)
     assert sum("went through a logistic function" in note for note in named.notes) == 3

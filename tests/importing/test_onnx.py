@@ -296,12 +296,12 @@ def test_heads_of_keypoints_are_not_joined_to_those_of_boxes(importing: Importin
 
 
 def test_images_enter_as_the_network_takes_them(importing: Importing) -> None:
-    from mpnet.importing.file_metadata import Pixels
+    from mpnet.importing.file_metadata import PixelOptions
 
     model = build_small_model(add_layers=lambda b, x: b.conv(x, 4))
     _, plain = importing(model)
     mean, std = np.array([120.0, 110, 100]), np.array([50.0, 60, 70])
-    _, shifted = importing(model, pixels=Pixels(tuple(mean), tuple(std), True))
+    _, shifted = importing(model, pixels=PixelOptions(tuple(mean), tuple(std), True))
     x = np.random.default_rng(2).random((1, 16, 16, 3), np.float32)
     # The shift comes before the zeros of the first padding, so only what lies inside is equal to the shifted image's.
     normalized = ((x[..., ::-1] * 255 - mean) / std).astype(np.float32)

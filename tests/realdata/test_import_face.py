@@ -13,13 +13,13 @@ from mpnet.detection.decode import decode_head, join_images, yolo_heads
 from mpnet.detection.images import read_image
 from mpnet.detection.preprocess import preprocess
 from mpnet.importing import Choices, import_model
-from mpnet.importing.file_metadata import Pixels
+from mpnet.importing.file_metadata import PixelOptions
 from tests.importing.conftest import heads_of
 
 CHOICES = Choices(
     decoder="ssd",
     anchors=(",".join(["128"] * 4), ",".join(["128"] * 12)),
-    pixels=Pixels((127.5,), (127.5,), resize="letterbox"),
+    pixels=PixelOptions((127.5,), (127.5,), resize="letterbox"),
     keys=(("coords", "16"), ("softmax", "0"), ("linear", "1"), ("variances", ",".join(["0.0078125"] * 4))),
 )
 CONFIDENCE, BOUND = 0.3, 2e-6

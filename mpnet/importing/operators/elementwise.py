@@ -96,6 +96,13 @@ def _compute_cast(call: OperatorCall) -> Array:
 
 def _compute_softmax(call: OperatorCall) -> Array:
     x, axis = call.array(0), call.axis(-1)
+    if call.integer("flattened", 0):
+        shape = x.shape
+        return _softmax(x.reshape(math.prod(shape[:axis]), -1), 1).reshape(shape)
+    return _softmax(x, axis)
+
+
+def _softmax(x: Array, axis: int) -> Array:
     exponentials = _elementary(elementary.exp)(x - x.max(axis=axis, keepdims=True))
     return np.asarray(exponentials / exponentials.sum(axis=axis, keepdims=True))
 
@@ -120,8 +127,12 @@ def _lift_leaky(lifter: Lifter, call: OperatorCall) -> None:
 
 def _lift_prelu(lifter: Lifter, call: OperatorCall) -> None:
     slopes = call.array(1)
-    if slopes.size not in (1, lifter.result(call)[0]):
-        raise Refused("its slopes differ by pixel; one per channel is possible")
+    rank = len(call.shape())
+    sides = (1,) * (rank - slopes.ndim) + slopes.shape
+    if slopes.size not in (1, lifter.result(call)[0]) or any(side != 1 for axis, side in enumerate(sides) if axis != 1):
+        raise Refused(
+            f"its slopes of the shape {list(slopes.shape)[:8]} differ by pixel; one per channel, (channels, 1, 1), is possible"
+        )
     _lift_slopes(lifter, call, np.asarray(slopes, np.float32).ravel())
 
 
@@ -138,10 +149,16 @@ def _lift_clamp(lifter: Lifter, call: OperatorCall) -> None:
     """Append operations that keep values between two limits."""
     low, high = _read_limits(call)
     word = {(0.0, 6.0): "relu6", (-1.0, 1.0): "hardtan"}.get((low, high))
+    if low < -1e30 and high > 1e30:
+        lifter.add_line(call, call.node.inputs[0], lifter.result(call), call.node.output, 1.0, 0.0)
+        return
     if low == 0 and high > 1e30:
         word = "relu"
     if word is not None:
         lifter.apply(call, "activation", word=word)
+        return
+    if low < -1e30 or high > 1e30:
+        _lift_one_limit(lifter, call, low, high)
         return
     if not (np.isfinite(low) and np.isfinite(high) and high > low):
         raise Refused(f"a clamp to [{low:g}, {high:g}] has no form in a cfg")
@@ -150,6 +167,23 @@ def _lift_clamp(lifter: Lifter, call: OperatorCall) -> None:
     x = lifter.add_line(call, call.node.inputs[0], shape, f"{output}/line", factor, -low * factor)
     x = lifter.add(call, "activation", [x], shape, f"{output}/relu6", word="relu6")
     lifter.add_line(call, x, shape, output, 1 / factor, low)
+
+
+def _lift_one_limit(lifter: Lifter, call: OperatorCall, low: float, high: float) -> None:
+    """Append operations that keep values above or below one limit: by relu of the distance from it."""
+    limit, sign = (high, -1.0) if low < -1e30 else (low, 1.0)
+    if not np.isfinite(limit):
+        raise Refused(f"a clamp to [{low:g}, {high:g}] has no form in a cfg")
+    shape, output = lifter.result(call), call.node.output
+    x = lifter.add_line(call, call.node.inputs[0], shape, f"{output}/distance", sign, -sign * limit)
+    x = lifter.add(call, "activation", [x], shape, f"{output}/relu", word="relu")
+    lifter.add_line(call, x, shape, output, sign, limit)
+
+
+def _lift_swish(lifter: Lifter, call: OperatorCall) -> None:
+    if call.number("alpha", 1.0) != 1.0:
+        raise Refused("alpha must be 1; export it as Mul, Sigmoid and Mul")
+    lifter.apply(call, "activation", word="swish")
 
 
 def _lift_hard_sigmoid(lifter: Lifter, call: OperatorCall) -> None:
@@ -188,6 +222,13 @@ def _compute_batch_norm(call: OperatorCall) -> list[Array]:
 
 def _lift_batch_norm(lifter: Lifter, call: OperatorCall) -> None:
     channels = lifter.result(call)[0]
+    if call.integer("training_mode", 0):
+        raise Refused(
+            "it is in training: it normalises by the mean of the images that it sees; export the model for inference, after "
+            "`model.eval()`"
+        )
+    if not call.integer("spatial", 1):
+        raise Refused("it has a mean for each pixel (spatial=0); one per channel is possible")
     constants = [call.array(index) for index in range(1, 5)]
     if any(constant.size != channels for constant in constants):
         raise Refused(f"its constants do not fit {channels} channels; the file is damaged")
@@ -237,6 +278,7 @@ def _lift_sum(lifter: Lifter, call: OperatorCall) -> None:
     shapes = {lifter.chw(call, index) for index in range(len(node.inputs))}
     if len(shapes) > 1:
         raise Refused(f"adds tensors of different shapes {sorted(shapes)}")
+    _check_ranks(call)
     x, result = node.inputs[0], lifter.result(call)
     if node.operator == "Sub":
         minus = lifter.add_line(call, node.inputs[1], result, f"{node.output}/minus", -1.0, 0.0)
@@ -277,12 +319,20 @@ def _lift_line(lifter: Lifter, call: OperatorCall, constant_index: int) -> None:
     lifter.add_line(call, x, shape, call.node.output, scale, shift)
 
 
+def _check_ranks(call: OperatorCall) -> None:
+    """Refuse operands of different numbers of axes: a row of values would be spread along the width, not over channels."""
+    if len({len(call.shape(index)) for index in range(len(call.node.inputs))}) > 1:
+        shapes = " and ".join(str(list(call.shape(index))[:8]) for index in range(min(3, len(call.node.inputs))))
+        raise Refused(f"joins tensors of the shapes {shapes}: values along the last axis, not one per channel")
+
+
 def _lift_product(lifter: Lifter, call: OperatorCall) -> None:
     constant_indices = [index for index, name in enumerate(call.node.inputs) if name in lifter.graph.constants]
     if constant_indices:
         return _lift_line(lifter, call, constant_indices[0])
     if call.node.operator == "Div":
         raise Refused("a quotient of two tensors has no form in a cfg")
+    _check_ranks(call)
     result, (a, b) = lifter.result(call), call.node.inputs
     if lifter.layers.shapes[a] != result:
         a, b = b, a
@@ -308,7 +358,9 @@ def _lift_power(lifter: Lifter, call: OperatorCall) -> None:
 
 def _lift_softmax(lifter: Lifter, call: OperatorCall) -> None:
     shape = call.shape()
-    if lifter.result(call)[1:] != (1, 1) or shape[call.axis(-1)] != math.prod(shape):
+    axis = call.axis(-1)
+    joined = math.prod(shape[axis:]) if call.integer("flattened", 0) else shape[axis]
+    if lifter.result(call)[1:] != (1, 1) or joined != math.prod(shape):
         raise Refused("only the classes of a classifier go through a softmax")
     lifter.apply(call, "softmax")
 
@@ -358,7 +410,7 @@ OPERATORS: dict[str, Operator] = {
     "mpnet.ResponseNorm": Operator(_same_shape, lift=_lift_response_norm, inputs=(3, 3)),
     "mpnet.ChannelShares": Operator(_same_shape, lift=_lifting_activation("normalize_channels"), positive=True),
     "Softplus": Operator(_same_shape, lift=_lifting_activation("softplus")),
-    "Swish": Operator(_same_shape, lift=_lifting_activation("swish")),
+    "Swish": Operator(_same_shape, lift=_lift_swish),
     "LeakyRelu": Operator(_same_shape, lift=_lift_leaky),
     "PRelu": Operator(_same_shape, lift=_lift_prelu, inputs=(2, 2)),
     "Elu": Operator(_same_shape, lift=_lift_elu),

@@ -19,6 +19,8 @@ _ROUNDS: dict[str, Callable[[Array], Array]] = {
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
 }
 _HALF_PIXEL = ("half_pixel", "pytorch_half_pixel")
+_SCALE_SLACK = 1e-4
+"""Of a pixel: what a scale of 24 bits, such as 1.3333334, may be off from a whole number of pixels."""
 _MAX_FILTER_VALUES, _MAX_FACTOR, _MAX_CHANNELS = 1 << 24, 32, 1 << 16
 
 
@@ -111,10 +113,15 @@ def _expand_shape(call: OperatorCall) -> Shape:
 
 
 def _read_pads(call: OperatorCall) -> list[int]:
-    pads = call.integers("pads", 1, 2 * len(call.shape()))
+    """Return the pads before every axis, then behind every axis."""
+    rank, axes = len(call.shape()), call.axes(3)
+    pads = call.integers("pads", 1, 2 * (rank if axes is None else len(axes)))
     if pads is None:
         raise Refused("pads are missing; the file is damaged")
-    return pads
+    if axes is None:
+        return pads
+    before, behind = (dict(zip(axes, half, strict=True)) for half in (pads[: len(axes)], pads[len(axes) :]))
+    return [padded.get(axis, 0) for padded in (before, behind) for axis in range(rank)]
 
 
 def _pad_shape(call: OperatorCall) -> Shape:
@@ -131,18 +138,31 @@ def _blocks_shape(call: OperatorCall) -> Shape:
     return (n, c // (block * block), h * block, w * block)
 
 
-def _resize_shape(call: OperatorCall) -> Shape:
+def _read_sizes(call: OperatorCall) -> list[float]:
+    """Return the sides of a Resize's result; those that come from scales need not be whole numbers."""
     shape = call.shape()
     if call.node.operator == "Upsample" or len(call.arrays) == 2:
         scales, sizes = call.constant(1), None
         scales = np.asarray(call.node.attributes.get("scales", ()), np.float64) if scales is None else scales
     else:
         scales, sizes = call.constant(2), call.constant(3)
-    if sizes is not None and sizes.size:
-        return tuple(int(side) for side in sizes.ravel()[:8])
-    if scales is None or len(shape) != scales.size or not np.isfinite(scales).all():
+    stated = sizes if sizes is not None and sizes.size else scales
+    axes = call.integers("axes")
+    axes = list(range(len(shape))) if axes is None else axes
+    if stated is None or len(axes) != stated.size or not np.isfinite(stated).all():
         raise Refused("its scales do not fit; the file is damaged")
-    return tuple(math.floor(side * float(scale)) for side, scale in zip(shape, scales.ravel(), strict=True))
+    if any(not -len(shape) <= axis < len(shape) for axis in axes):
+        raise Refused(f"axes {axes[:8]} of a tensor of {len(shape)} axes; the file is damaged")
+    if stated is sizes and call.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise Refused("it keeps the aspect (keep_aspect_ratio_policy); export it with the sizes of its result")
+    sides = [float(side) for side in shape]
+    for axis, value in zip(axes, stated.ravel().tolist(), strict=True):
+        sides[axis] = float(value) if stated is sizes else shape[axis] * float(value)
+    return sides
+
+
+def _resize_shape(call: OperatorCall) -> Shape:
+    return tuple(math.floor(side + _SCALE_SLACK) for side in _read_sizes(call))
 
 
 def _read_range_bounds(call: OperatorCall) -> tuple[float, float, float]:
@@ -202,6 +222,8 @@ def _lift_slice(lifter: Lifter, call: OperatorCall) -> None:
     is_full = [bounds == (0, side, 1) for bounds, side in zip(bounds_by_axis, shape, strict=True)]
     if all(is_full[:1] + is_full[2:]) and bounds_by_axis[1][2] == 1:
         lifter.apply(call, "slice", first=bounds_by_axis[1][0])
+    elif rank == 4 and all(is_full[:1] + is_full[2:]):
+        _add_channels(lifter, call, np.arange(*bounds_by_axis[1]))
     elif rank == 4 and all(is_full[:2]) and all(bounds[2] >= 1 for bounds in bounds_by_axis[2:]):
         if any(bounds[1] != side for bounds, side in zip(bounds_by_axis[2:], shape[2:], strict=True)):
             raise Refused("a part of the image has no form in a cfg")
@@ -235,7 +257,6 @@ def _lift_pad(lifter: Lifter, call: OperatorCall) -> None:
         or min(pads) < 0
         or pads[0]
         or pads[4]
-        or call.has_input(3)
     ):
         raise Refused("only zeros or the nearest values around an image, or its channels, have a form in a cfg")
     lifter.apply(
@@ -271,6 +292,10 @@ def _lift_resize(lifter: Lifter, call: OperatorCall) -> None:
     mode, (channels, height, width), result = call.text("mode", "nearest"), lifter.chw(call), lifter.result(call)
     factor = result[1] // height
     is_integer_factor = factor >= 1 and result == (channels, height * factor, width * factor)
+    if any(abs(stated - side) > 2 * _SCALE_SLACK for stated, side in zip(_read_sizes(call)[1:], result, strict=True)):
+        raise Refused("its scales give no whole number of pixels, and places in between; export it with sizes")
+    if call.integer("antialias", 0) and (result[1] < height or result[2] < width):
+        raise Refused("a smaller image of mixed pixels (antialias=1) has no form in a cfg")
     coordinates = call.text("coordinate_transformation_mode", "half_pixel")
     if mode == "linear" and is_integer_factor and factor > 1:
         _lift_bilinear(lifter, call, factor, coordinates)
@@ -316,26 +341,43 @@ def _lift_resize(lifter: Lifter, call: OperatorCall) -> None:
 def _lift_bilinear(lifter: Lifter, call: OperatorCall, factor: int, coordinates: str) -> None:
     """Append nearest pixels, then a filter that mixes in the neighbour's share.
 
-    At the p-th of a pixel's `factor` copies, counted from its border, that share is 1/2 - (p + 1/2) / factor.
+    With half_pixel, at the p-th of a pixel's `factor` copies, counted from its border, that share is 1/2 - (p + 1/2) / factor.
     """
-    if coordinates not in _HALF_PIXEL:
-        raise Refused(f"bilinear with coordinates {coordinates} has no form in a cfg; half_pixel has")
+    if coordinates not in (*_HALF_PIXEL, "asymmetric"):
+        raise Refused(f"bilinear with coordinates {coordinates} has no form in a cfg; half_pixel and asymmetric have")
     channels, height, width = result = lifter.result(call)
     if channels * factor * factor > _MAX_FILTER_VALUES:
         raise Refused(f"bilinear by a factor of {factor} is larger than mpnet holds")
-    shares = [max(0.0, 0.5 - (p + 0.5) / factor) for p in range(factor)]
-    side = [share_before - share for share_before, share in pairwise(shares) if share_before > share]
-    line, reach = np.array([*side[::-1], 1 - 2 * sum(side), *side]), len(side)
+    if coordinates == "asymmetric":
+        # The p-th copy is p / factor on the way to the next pixel: the mean of the `factor` copies that begin with it.
+        line, before, behind = np.full(factor, 1 / factor), 0, factor - 1
+    else:
+        shares = [max(0.0, 0.5 - (p + 0.5) / factor) for p in range(factor)]
+        side = [share_before - share for share_before, share in pairwise(shares) if share_before > share]
+        line, before, behind = np.array([*side[::-1], 1 - 2 * sum(side), *side]), len(side), len(side)
     output = call.node.output
     x = lifter.apply(call, "upsample", f"{output}/nearest", factor=factor)
-    edge = (channels, height + 2 * reach, width + 2 * reach)
-    x = lifter.add(call, "pad", [x], edge, f"{output}/edge", pads=[reach] * 4, channels=[0, 0], edge=True)
+    edge = (channels, height + before + behind, width + before + behind)
+    pads = [before, before, behind, behind]
+    x = lifter.add(call, "pad", [x], edge, f"{output}/edge", pads=pads, channels=[0, 0], edge=True)
     weights = np.broadcast_to(np.outer(line, line).astype(np.float32), (channels, 1, len(line), len(line)))
     lifter.add_filter(call, x, result, weights, groups=channels)
 
 
 def _lift_channels(lifter: Lifter, call: OperatorCall) -> None:
-    order, channels = np.array(call.integers("order", max_count=_MAX_CHANNELS) or (), np.int64), lifter.chw(call)[0]
+    _add_channels(lifter, call, np.array(call.integers("order", max_count=_MAX_CHANNELS) or (), np.int64))
+
+
+def _lift_gather(lifter: Lifter, call: OperatorCall) -> None:
+    order, channels = call.array(1), lifter.chw(call)[0]
+    if len(call.shape()) != 4 or call.axis(0) != 1 or order.ndim != 1 or not 0 < order.size <= _MAX_CHANNELS:
+        raise Refused("only channels of tensors are gathered")
+    _add_channels(lifter, call, np.where(order < 0, order + channels, order))
+
+
+def _add_channels(lifter: Lifter, call: OperatorCall, order: Array) -> None:
+    """Append what takes channels by their numbers."""
+    channels = lifter.chw(call)[0]
     if not order.size or order.min() < 0 or order.max() >= channels:
         raise Refused("takes channels that there are not; the file is damaged")
     if np.array_equal(order, np.arange(order[0], order[0] + order.size)):
@@ -382,7 +424,7 @@ OPERATORS: dict[str, Operator] = {
         keeps_sign=True,
         inputs=ANY_COUNT,
     ),
-    "Gather": Operator(_gather_shape, lambda call: np.take(call.array(0), call.array(1), call.axis(0)), inputs=(2, 2)),
+    "Gather": Operator(_gather_shape, lambda call: np.take(call.array(0), call.array(1), call.axis(0)), _lift_gather, inputs=(2, 2)),
     "Tile": Operator(_tile_shape, lambda call: np.tile(call.array(0), call.integers("repeats", 1) or ()), inputs=(1, 2)),
     "Expand": Operator(
         _expand_shape, lambda call: np.array(np.broadcast_to(call.array(0), _expand_shape(call))), inputs=(1, 2)

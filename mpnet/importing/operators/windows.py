@@ -108,26 +108,38 @@ def _lift_conv(lifter: Lifter, call: OperatorCall) -> None:
     )
 
 
-def _deconv_shape(call: OperatorCall) -> Shape:
-    shape, weights = call.shape(), call.shape(1)
-    rank, sizes = len(shape) - 2, weights[2:]
+def _read_deconv_window(call: OperatorCall, sizes: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Return (strides, dilations, pads, sides of the result) of a transposed convolution.
+
+    Where the file states the result's sides (`output_shape`), the pads are what leads to them.
+    """
+    rank, shape = len(sizes), call.shape()
     strides, dilations, pads = _read_window(call, sizes)
     output_padding = call.integers("output_padding", required_count=rank) or [0] * rank
-    sides = [
-        strides[axis] * (shape[2 + axis] - 1)
-        + output_padding[axis]
-        + (sizes[axis] - 1) * dilations[axis]
-        + 1
-        - pads[axis]
-        - pads[rank + axis]
+    reached = [
+        strides[axis] * (shape[2 + axis] - 1) + output_padding[axis] + (sizes[axis] - 1) * dilations[axis] + 1
         for axis in range(rank)
     ]
-    return (shape[0], weights[1] * call.integer("group", 1), *sides)
+    stated = call.integers("output_shape") or []
+    if not stated:
+        return strides, dilations, pads, [reached[axis] - pads[axis] - pads[rank + axis] for axis in range(rank)]
+    sides = stated[-rank:]  # some programs state images and channels as well
+    if len(stated) not in (rank, rank + 2) or any(side > reach for side, reach in zip(sides, reached, strict=True)):
+        raise Refused(f"its output_shape {stated[:8]} is larger than what its filters reach, {reached}")
+    totals = [reach - side for side, reach in zip(sides, reached, strict=True)]
+    smaller, larger = [total // 2 for total in totals], [total - total // 2 for total in totals]
+    is_upper = call.text("auto_pad", "NOTSET", _AUTO_PADS) == "SAME_UPPER"
+    return strides, dilations, [*smaller, *larger] if is_upper else [*larger, *smaller], sides
+
+
+def _deconv_shape(call: OperatorCall) -> Shape:
+    shape, weights = call.shape(), call.shape(1)
+    return (shape[0], weights[1] * call.integer("group", 1), *_read_deconv_window(call, weights[2:])[3])
 
 
 def _lift_deconv(lifter: Lifter, call: OperatorCall) -> None:
     weights = _read_weights(call, "transposed convolutions")
-    strides, dilations, pads = _read_window(call, weights.shape[2:])
+    strides, dilations, pads, _ = _read_deconv_window(call, weights.shape[2:])
     square = weights.shape[2] == weights.shape[3] and len(set(strides)) == 1 and len(set(pads)) == 1 and set(dilations) == {1}
     if (
         call.integer("group", 1) != 1

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from mpnet.importing.file_metadata import Pixels
-from mpnet.importing.graph import Node, NodeGraph
+from mpnet.importing.file_metadata import ImageValues, Pixels
+from mpnet.importing.graph import Array, Node, NodeGraph
 from mpnet.importing.layer_graph import LayerGraph, LayerOperation
 from mpnet.messages import shown
 
 _MAX_SIDE = 16384
+_MAX_SCALING_NODES = 8
+_BYTE_SCALE, _BYTE_SHIFT = 0.1, 20.0
 # PaddleDetection's files take the size of the image and how much it was scaled, and give boxes in the image before that.
 _SIZE_INPUTS = ("im_shape", "scale_factor")
 
@@ -51,7 +53,7 @@ def set_image(graph: NodeGraph, size: tuple[int, int] | None) -> list[str]:
     if transpose is not None:
         # Images are channels first from here on; the file's own turning goes.
         graph.nodes.remove(transpose)
-        graph.rename(transpose.output, name)
+        graph.rename(transpose.output, transpose.inputs[0])
         graph.outcomes[transpose.name] = "the image's layout"
         graph.inputs = {name: (1, channels, height, width)}
         graph.shapes.update(graph.inputs)
@@ -69,10 +71,70 @@ def _side_text(length: int) -> str:
 
 
 def _find_channels_last_transpose(graph: NodeGraph, name: str) -> Node | None:
-    """Return the node that turns an image with channels last into channels first, where the input is one."""
-    readers = [node for node in graph.nodes if name in node.inputs]
-    if len(readers) == 1 and readers[0].operator == "Transpose" and readers[0].attributes.get("perm") == [0, 3, 1, 2]:
-        return readers[0]
+    """Return the node that turns an image with channels last into channels first, where the input is one.
+
+    Before it may stand casts and what scales the image's values by constants; a row of these then has a value per channel, and is
+    turned with the image.
+    """
+    rows: list[tuple[Node, int]] = []
+    for _ in range(_MAX_SCALING_NODES):
+        readers = [node for node in graph.nodes if name in node.inputs]
+        if len(readers) != 1:
+            return None
+        node = readers[0]
+        if node.operator == "Transpose":
+            if node.attributes.get("perm") != [0, 3, 1, 2]:
+                return None
+            for scaling_node, index in rows:
+                _turn_constant(graph, scaling_node, index)
+            return node
+        if node.operator in ("Add", "Sub", "Mul", "Div") and len(node.inputs) == 2:
+            index = 1 - node.inputs.index(name)
+            rows.append((node, index))
+            if _find_constant(graph, node.inputs[index]) is None:
+                return None
+        elif node.operator != "Cast":
+            return None
+        name = node.output
+    return None
+
+
+def _find_constant(graph: NodeGraph, name: str) -> Array | None:
+    if name in graph.constants:
+        return graph.constants[name]
+    node = next((node for node in graph.nodes if node.output == name and node.operator == "Constant"), None)
+    return None if node is None else np.asarray(next(iter(node.attributes.values()), None))
+
+
+def _turn_constant(graph: NodeGraph, node: Node, index: int) -> None:
+    """Turn a constant of channels last into one of channels first."""
+    values = _find_constant(graph, node.inputs[index])
+    if values is None or values.ndim == 0 or values.ndim > 4 or values.size == 1:
+        return
+    turned = values.reshape((1,) * (4 - values.ndim) + values.shape).transpose(0, 3, 1, 2)
+    node.inputs[index] = f"{node.inputs[index]}/channels first"
+    graph.constants[node.inputs[index]] = turned
+
+
+def find_image_values(graph: NodeGraph, layers: LayerGraph) -> ImageValues | None:
+    """Return the values of the image that a graph takes where it shows: by the input's type, or by what it does first.
+
+    A graph that multiplies its image by less than a tenth, or subtracts more than 20, takes values up to 255: those up to 1 would
+    all become nearly the same.
+    """
+    if graph.input_types.get(graph.image) == "uint8":
+        return ImageValues(0.0, 1.0, "the file takes them as uint8")
+    if graph.input_types.get(graph.image) == "int8":
+        return ImageValues(128.0, 1.0, "the file takes them as int8")
+    readers, name, nodes = layers.readers(), graph.image, []
+    scale, shift = np.ones(1), np.zeros(1)
+    while len(readers.get(name, ())) == 1 and readers[name][0].kind == "affine":
+        operation = readers[name][0]
+        scale, shift = operation.values["scale"] * scale, operation.values["scale"] * shift + operation.values["shift"]
+        nodes += operation.nodes
+        name = operation.output
+        if np.abs(scale).max() < _BYTE_SCALE or np.abs(shift).max() > _BYTE_SHIFT:
+            return ImageValues(0.0, 1.0, f"the file itself scales such values, at {', '.join(map(shown, nodes[:3]))}")
     return None
 
 

@@ -62,6 +62,8 @@ class _OnnxFile:
 
     def graph(self, model: Any) -> NodeGraph:
         """Return the graph of a parsed file. Raises: FormatError."""
+        from onnx import TensorProto
+
         source, graph = str(self.path), model.graph
         domains = {entry.domain: entry.version for entry in model.opset_import}
         opset = domains.get("", domains.get("ai.onnx", 0))
@@ -70,11 +72,12 @@ class _OnnxFile:
         if len(graph.initializer) + len(graph.sparse_initializer) > MAX_TENSORS:
             raise FormatError(f"{source}: {len(graph.initializer)} constants; the limit is {MAX_TENSORS}")
         constants = {tensor.name: self._array(tensor) for tensor in graph.initializer}
-        inputs = {}
+        inputs, input_types = {}, {}
         for value in graph.input:
             if value.name not in constants:
                 inputs[value.name] = _shape(value, source)
-        nodes = [self._node(node) for node in graph.node]
+                input_types[value.name] = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+        nodes = [self._node(node, opset) for node in graph.node]
         metadata = {entry.key: entry.value for entry in model.metadata_props}
         if model.producer_name:
             metadata.setdefault("producer", f"{model.producer_name} {model.producer_version}".strip())
@@ -90,12 +93,14 @@ class _OnnxFile:
         for text in chain.from_iterable(texts):
             if not isinstance(text, str):  # protobuf gives bytes where a text is none
                 raise FormatError(f"{source}: the name {str(text)[:40]} is not UTF-8; the file is damaged")
-        return NodeGraph(source, nodes, constants, inputs, outputs, metadata)
+        return NodeGraph(source, nodes, constants, inputs, outputs, metadata, input_types=input_types)
 
-    def _node(self, node: Any) -> Node:
+    def _node(self, node: Any, opset: int) -> Node:
         operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
         attributes = {attribute.name: self._attribute(attribute) for attribute in node.attribute}
-        return Node(operator, node.name, list(node.input), list(node.output) or [""], attributes)
+        result = Node(operator, node.name, list(node.input), list(node.output) or [""], attributes)
+        _state_old_defaults(result, opset)
+        return result
 
     def _attribute(self, attribute: Any) -> Any:
         # Of onnx.AttributeProto: FLOAT 1, INT 2, STRING 3, TENSOR 4, FLOATS 6, INTS 7, STRINGS 8; graphs are not read.
@@ -182,6 +187,23 @@ class _OnnxFile:
                 f"{self.path}: the data of constant {shown(tensor.name)} in {shown(location)} cannot be read ({error})"
             ) from None
         return np.frombuffer(data, dtype).reshape(sides)
+
+
+def _state_old_defaults(node: Node, opset: int) -> None:
+    """Write into a node's attributes what operator sets before the current one mean where they say nothing.
+
+    Upsample and, up to 10, Resize count from the corners of pixels; up to 12, Softmax takes all axes from `axis` on as one; up to
+    13, a BatchNormalization of several results is in training.
+    """
+    attributes = node.attributes
+    match node.operator:
+        case "Upsample" | "Resize" if opset < 11 or node.operator == "Upsample":
+            attributes |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        case "Softmax" if opset < 13:
+            attributes.setdefault("axis", 1)
+            attributes["flattened"] = 1
+        case "BatchNormalization" if opset < 14:
+            attributes["training_mode"] = int(sum(map(bool, node.outputs)) > 1)
 
 
 def _numbers(values: Any, kind: Any) -> list[float] | list[int] | Array:

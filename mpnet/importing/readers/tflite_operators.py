@@ -235,10 +235,11 @@ def _resizing(kind: str) -> Converter:
         options = operator.options(f"Resize{kind}Options")
         n, h, w, c = operator.result_shape
         sizes = operator.constant("sizes", [n, c, h, w])
-        # (x + 0.5) / factor, cut off, is x / factor, cut off.
         mode = "align_corners" if options.AlignCorners() else "asymmetric"
-        if kind == "Bilinear" and options.HalfPixelCenters():
-            mode = "half_pixel"
+        # (x + 0.5) / factor, cut off, is x / factor, cut off, for whole factors.
+        is_multiple = h % operator.shape[1] == 0 and w % operator.shape[2] == 0
+        if options.HalfPixelCenters() and not (kind == "NearestNeighbor" and is_multiple):
+            mode = "half_pixel" if kind == "Bilinear" else "tf_half_pixel_for_nn"
         operator.append(
             "Resize",
             [operator.input, "", "", sizes],
