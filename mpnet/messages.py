@@ -23,8 +23,12 @@ def named(path: Path | str) -> str:
 
 
 def separator_hint(path: Path | str) -> str:
-    """Return what to say of a missing file whose path has the separators of Windows, '' of any other path."""
+    """Return what to say of a missing file whose path a shell, or Windows, would have read otherwise; '' of any other path."""
     text = str(path)
+    if text.startswith("~") or "/~" in text:
+        return "; `~` is a shell's word for the home folder, write that out"
+    if "$" in text:
+        return "; variables are put in by a shell, write out what they stand for"
     if os.sep == "\\" or "\\" not in text:
         return ""
     slashes = text.replace("\\", "/")

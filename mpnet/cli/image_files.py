@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Sequence
 
 from mpnet.errors import ConfigError, DataError
+from mpnet.formats.files.paths import COMPANION
 from mpnet.formats.images.frames import VIDEO_SUFFIXES
 from mpnet.formats.images.read import SUFFIXES as IMAGE_SUFFIXES
 from mpnet.messages import separator_hint
@@ -47,7 +48,13 @@ def _files(path: Path) -> list[Path]:
     try:
         folder, is_file = path.is_dir(), path.is_file()
         entries = (
-            sorted(entry for entry in path.iterdir() if entry.suffix.lower() in known and entry.is_file()) if folder else []
+            sorted(
+                entry
+                for entry in path.iterdir()
+                if entry.suffix.lower() in known and not entry.name.startswith(COMPANION) and entry.is_file()
+            )
+            if folder
+            else []
         )
     except ValueError as error:
         raise DataError(f"{str(path)!r}: {error}; check the path") from None

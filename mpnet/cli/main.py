@@ -103,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         try:
             sys.stdout.flush()
         except BrokenPipeError:
+            code = code or 141
             _silence(sys.stdout)
         except OSError as error:
             code = fail(f"standard output: {describe_os_error(error)}")
@@ -160,6 +161,12 @@ def guarded(call: Callable[[], object]) -> int:
     except BrokenPipeError:
         _silence(sys.stdout)
         return 141
+    except SystemExit:
+        # Click leaves with 1, which means a failed check here, where the reader of a pipe went away.
+        if isinstance(sys.stdout, click.utils.PacifyFlushWrapper):
+            _silence(sys.stdout)
+            return 141
+        raise
     except MpnetError as error:
         return fail(str(error))
     except InternalError as error:

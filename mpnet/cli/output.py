@@ -32,10 +32,16 @@ def console(stderr: bool = False) -> Console:
     """
     from rich.console import Console
 
+    class _PipedConsole(Console):
+        """A console whose reader may go away, which ends the program as it does elsewhere: Rich would end it with 1."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream.isatty()
     # Names of files and classes are shown as they are: no markup, no emoji codes, no guessed highlighting.
-    return Console(
+    return _PipedConsole(
         file=stream,
         markup=False,
         emoji=False,

@@ -17,7 +17,8 @@ from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import parse_experiment
 from mpnet.formats.documents.experiment_writer import format_flow, quantization_keys, quote_path
 from mpnet.formats.images.frames import VIDEO_SUFFIXES
-from mpnet.formats.images.read import SUFFIXES, unread_kinds
+from mpnet.formats.files.paths import compose
+from mpnet.formats.images.read import SUFFIXES, is_image_name, unread_kinds
 from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.labels.dataset import dataset_of
 from mpnet.formats.weights import open_weights
@@ -101,7 +102,7 @@ def _labelled(files: InitFiles, images: Path, network: NetworkSpec) -> dict[str,
     if not images.is_dir():
         raise ConfigError(f"{images}: no such folder; name one of images, a .data, a list of images or a data.yaml")
     labels = files.labels or find_labels(images)
-    if labels is None and not any(file.suffix.lower() in SUFFIXES for file in images.iterdir()):
+    if labels is None and not any(is_image_name(file.name) for file in images.iterdir()):
         unread = unread_kinds(images)
         others = f"but {unread}; convert them, for example to PNG" if unread else "nor do folders in it count; check --images"
         raise ConfigError(f"{images}: holds no image that mpnet reads ({' '.join(SUFFIXES)}), {others}")
@@ -124,12 +125,12 @@ def find_labels(images: Path) -> Path | None:
     if "images" in names:
         index = len(names) - 1 - names[::-1].index("images")
         folders.insert(0, Path(*names[:index], "labels", *names[index + 1 :]))
-    stems = {file.stem for file in images.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()}
+    stems = {compose(file.stem) for file in images.iterdir() if is_image_name(file.name) and file.is_file()}
     return next(
         (
             folder
             for folder in folders
-            if folder.is_dir() and any(file.suffix == ".txt" and file.stem in stems for file in folder.iterdir())
+            if folder.is_dir() and any(file.suffix == ".txt" and compose(file.stem) in stems for file in folder.iterdir())
         ),
         None,
     )

@@ -42,6 +42,23 @@ def test_closed_streams(experiment: Path, redirections: str) -> None:
     assert start("show", "missing.cfg", shell=f'exec "$@" {redirections}').returncode == 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments", [("show", "net.cfg"), ("show", "net.cfg", "--json"), ("run", "experiment.yaml", "-q"), ("info",), ("--help",)]
+)
+def test_a_reader_that_goes_away_ends_it_as_it_ends_other_programs(experiment: Path, arguments: tuple[str, ...]) -> None:
+    """Not with 1, which says that a check failed: Rich and Click both leave with that."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mpnet", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=experiment.parent
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 141
+    process.stderr.close()
+
+
 def test_a_full_disk_behind_standard_output(experiment: Path) -> None:
     process = start("show", experiment.parent / "net.cfg", shell='exec "$@" >/dev/full')
     assert process.returncode == 2

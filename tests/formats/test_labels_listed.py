@@ -90,6 +90,22 @@ def test_ultralytics_data_yaml(root: Path, plain: Dataset, text: str) -> None:
     assert (dataset.digest, dataset.notes) == (plain.digest, ())
 
 
+def test_accents_composed_or_apart_are_one_name(root: Path, plain: Dataset) -> None:
+    for kind, suffix, name in (("images", "png", "sce\u0300ne-0"), ("labels", "txt", "sc\u00e8ne-0")):
+        folder = root / "set" / kind / "val"
+        (folder / f"scene-0.{suffix}").rename(folder / f"{name}.{suffix}")
+    listed = [name.replace("sce\u0300ne", "sc\u00e8ne") for name in images(root, "images/val")]
+    (root / "set" / "valid.txt").write_text("\n".join(sorted(listed, key=lambda name: name.replace("\u00e8", "e"))) + "\n")
+    dataset = read_listed(root / "set" / "valid.txt", names=NAMES)
+    assert (dataset.digest, dataset.notes) == (plain.digest, ())
+
+
+def test_companions_of_macos_are_no_images(root: Path, plain: Dataset) -> None:
+    (root / "set" / "images" / "val" / "._scene-0.png").write_bytes(b"\x00\x05\x16\x07Mac OS X")
+    (root / "set" / "data.yaml").write_text("val: images/val\nnames: [circle, square, bar]\n")
+    assert read_listed(root / "set" / "data.yaml").digest == plain.digest
+
+
 def test_an_image_without_labels_is_empty_and_said(root: Path, plain: Dataset) -> None:
     (root / "set" / "labels" / "val" / "scene-0.txt").unlink()
     (root / "set" / "data.yaml").write_text("val: images/val\nnames: [circle, square, bar]\n")

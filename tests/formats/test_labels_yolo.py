@@ -77,10 +77,14 @@ def test_labels_without_an_image_are_noted(folders) -> None:
         ("0 0.5 x 0.5 0.5", "no number"),
         ("0 0.5 nan 0.5 0.5", "not finite"),
         ("0 0.5 0.5 inf 0.5", "not finite"),
-        ("0 0.5 0.5 -0.5 0.5", "not relative"),
-        ("0 0.5 0.5 0 0.5", "not relative"),
-        ("0 320 240 100 80", "not relative"),
-        ("0 -0.2 0.5 0.5 0.5", "not relative"),
+        ("0 0.5 0.5 -0.5 0.5", "has no area; .* remove the line"),
+        ("0 0.5 0.5 0 0.5", "has no area; .* remove the line"),
+        ("0 320 240 100 80", "not relative to the image .* divide pixels by width and height"),
+        ("0 -0.2 0.5 0.5 0.5", "has its centre outside of the image"),
+        ("0 1.09 0.5 0.02 0.4", "has its centre outside of the image"),
+        ("0 0.5 0.5 1.5 0.2", "is larger than its image"),
+        ("0 0,5 0,5 0,1 0,2", "holds commas; .* decimals by a point"),
+        ("0,0.5,0.5,0.1,0.2", "holds commas; values are separated by blanks"),
     ],
 )
 def test_a_bad_line_is_named(folders, line: str, message: str) -> None:
@@ -88,6 +92,30 @@ def test_a_bad_line_is_named(folders, line: str, message: str) -> None:
     with pytest.raises(FormatError, match=rf"b\.txt:2: .*{message}") as excinfo:
         read_yolo(*folders, NAMES)
     assert "\n" not in str(excinfo.value)
+
+
+def test_line_ends_of_every_system(folders) -> None:
+    plain = read_yolo(*folders, NAMES)
+    for end in ("\n", "\r\n", "\r"):
+        (folders[1] / "a.txt").write_bytes(f"1 0.5 0.5 0.5 1 {end} {end}0 0.25 0.25 0.5 0.5{end}".encode())
+        assert read_yolo(*folders, NAMES).digest == plain.digest
+
+
+def test_companions_of_macos_are_no_images_and_no_labels(folders) -> None:
+    plain = read_yolo(*folders, NAMES)
+    for folder, name in zip(folders, ("._a.png", "._a.txt"), strict=True):
+        (folder / name).write_bytes(b"\x00\x05\x16\x07Mac OS X")
+    dataset = read_yolo(*folders, NAMES)
+    assert (dataset.digest, dataset.notes) == (plain.digest, plain.notes)
+
+
+def test_accents_composed_or_apart_are_one_name(folders) -> None:
+    """Archives of macOS have an e and its accent as two characters where a label tool wrote one."""
+    plain = read_yolo(*folders, NAMES)
+    (folders[0] / "a.png").rename(folders[0] / "ae\u0301.png")
+    (folders[1] / "a.txt").rename(folders[1] / "a\u00e9.txt")
+    dataset = read_yolo(*folders, NAMES)
+    assert (dataset.digest, dataset.notes) == (plain.digest, plain.notes)
 
 
 def test_binary_and_oversized_labels(folders, monkeypatch) -> None:

@@ -177,8 +177,8 @@ def test_boxes_that_are_not_decoded_are_assumed_with_a_note(
 @pytest.mark.parametrize("name", ["PicoDet", "PicoDet of 2021"])
 def test_tables_of_each_grid_that_are_not_decoded(name: str, importing: Callable[..., tuple[Path, Imported]]) -> None:
     family = FAMILIES[name]
-    _, decoded = importing(detector(family), pixels=Pixels())
-    _, apart = importing(detector(family, "apart"), pixels=Pixels())
+    _, decoded = importing(detector(family), pixels=PixelOptions((0.0,), (255.0,)))
+    _, apart = importing(detector(family, "apart"), pixels=PixelOptions((0.0,), (255.0,)))
     assert (_without_names(apart.cfg), apart.weights) == (_without_names(decoded.cfg), decoded.weights)
     [note] = [note for note in apart.notes if "does not decode its boxes" in note]
     assert note.startswith("the file does not decode its boxes: PicoDet's way is assumed, distances from the middle of cells")

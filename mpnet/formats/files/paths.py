@@ -3,7 +3,25 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
+
+COMPANION = "._"
+"""How names begin under which macOS keeps what it knows of a file beside it; archives and sticks bring them along."""
+
+
+def compose(name: str) -> str:
+    """Return a name with its accents composed (NFC): macOS and some archives write an e and its accent as two characters."""
+    return name if name.isascii() else unicodedata.normalize("NFC", name)
+
+
+def find_by_any_form(path: Path) -> Path:
+    """Return a path under which a file is there, where one is: as it is written, or with accents composed or apart."""
+    if str(path).isascii() or path.exists():
+        return path
+    forms = [unicodedata.normalize(form, str(path)) for form in ("NFC", "NFD")]
+    names = [path.with_name(unicodedata.normalize(form, path.name)) for form in ("NFC", "NFD")]
+    return next((other for other in (*names, *map(Path, forms)) if other.exists()), path)
 
 
 def without_detours(path: Path) -> Path:

@@ -7,7 +7,7 @@ import hashlib
 import struct
 from collections import Counter
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mpnet.errors import DataError
 from mpnet.formats.files.bounded import read_bounded
 from mpnet.formats.files.foreign import foreign_content
+from mpnet.formats.files.paths import COMPANION
 from mpnet.formats.images.jpeg_segments import START_OF_SCAN, iterate_segments
 from mpnet.formats.images.orientation import find_orientation
 from mpnet.formats.images.walk import MAX_PARTS, walk
@@ -28,6 +29,7 @@ SUFFIXES: tuple[str, ...] = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", "
 UNREAD_SUFFIXES: tuple[str, ...] = (".tif", ".tiff", ".gif", ".avif", ".heic", ".heif", ".jp2", ".jxl", ".dng", ".svg")
 """Images that people have and mpnet does not decode, for messages."""
 MAX_FILE_BYTES = 256 * 1024 * 1024
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"mif1", b"msf1")
 MAX_PIXELS = 100_000_000  # 300 MB decoded
 MAX_SIDE = 65_500  # what JPEG can hold, roughly
 
@@ -41,6 +43,11 @@ def read_bytes(path: Path | str) -> bytes:
     if not data:
         raise DataError(f"{named(path)}: is empty; restore or remove the image")
     return data
+
+
+def is_image_name(name: str) -> bool:
+    """Return whether a file is named as an image that mpnet decodes, and not as the companion of one."""
+    return not name.startswith(COMPANION) and PurePath(name).suffix.lower() in SUFFIXES
 
 
 def unread_kinds(folder: Path) -> str:
@@ -117,6 +124,8 @@ def checked_size(data: bytes, name: Path | str) -> tuple[int, int]:
     size = header_size(data)
     if size is None:
         foreign = foreign_content(data[:256])
+        if data[4:8] == b"ftyp" and data[8:12] in _HEIC_BRANDS:
+            foreign = "a HEIC image, as iPhones write them, whatever its name says; convert it to JPEG or PNG"
         reason = (
             f"is {foreign}" if foreign else "is not a readable image (known: JPEG, PNG, BMP, WebP, PPM); convert or remove it"
         )

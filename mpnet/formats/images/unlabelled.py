@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Collection
 
 from mpnet.errors import DataError
+from mpnet.formats.files.paths import find_by_any_form
 from mpnet.formats.images.frames import VIDEO_SUFFIXES, probe_video
-from mpnet.formats.images.read import SUFFIXES, probe_all
+from mpnet.formats.images.read import SUFFIXES, is_image_name, probe_all
 from mpnet.messages import named, reason_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def read_unlabelled(
 
 def _folder(folder: Path) -> list[Path]:
     try:
-        return sorted((file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()), key=str)
+        return sorted((file for file in folder.iterdir() if is_image_name(file.name) and file.is_file()), key=str)
     except (OSError, ValueError) as error:
         known = ", ".join((*LIST_SUFFIXES, *VIDEO_SUFFIXES))
         raise DataError(
@@ -60,4 +61,4 @@ def _listed(file: Path) -> list[Path]:
         lines = decode_text(read_bounded(file, MAX_LIST_BYTES, "list of images", DataError)).splitlines()
     except UnicodeDecodeError:
         raise DataError(f"{named(file)}: is not UTF-8 text; data.unlabelled takes a list of paths, one a line") from None
-    return [file.parent / line.strip() for line in lines if line.strip()]
+    return [find_by_any_form(file.parent / line.strip()) for line in lines if line.strip()]

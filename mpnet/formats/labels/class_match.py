@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Callable, Sequence
 
 from mpnet.errors import DataError
+from mpnet.formats.files.paths import compose
 from mpnet.messages import few, shown
 
 # Spellings of one class in the lists of COCO, Pascal VOC, Darknet and LVIS, without case, blanks and marks.
@@ -104,7 +105,7 @@ def find_class(label: str, classes: Sequence[str]) -> int | None:
 
 def _normalize(name: str) -> str:
     """Return a name without case, blanks and marks; the name itself where nothing else is in it."""
-    return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
+    return "".join(letter for letter in compose(name).casefold() if letter.isalnum()) or name
 
 
 def _canonical(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Sequence
 from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.documents.json_text import box, integer, number, read_json, records
+from mpnet.formats.files.paths import find_by_any_form
 from mpnet.formats.images.read import probe
 from mpnet.formats.labels.class_match import ClassMatch, match_classes
 from mpnet.formats.labels.duplicates import NO_OBJECT, LabelledObject, without_duplicates
@@ -120,7 +121,7 @@ def _images(document: Json, name: Path | str) -> dict[int, tuple[str, int, int]]
 def _record(
     identity: int, file_name: str, width: int, height: int, folder: Path, name: Path | str, is_turned: bool
 ) -> ImageRecord:
-    path = folder / file_name
+    path = find_by_any_form(folder / file_name)
     if not path.is_file():
         raise DataError(f"{named(path)}: missing, but listed in {named(name)} (image id {identity}); check the images folder")
     record = probe(path, identity, is_turned)

@@ -20,6 +20,8 @@ Box = tuple[float, float, float, float]
 # Label tools round their numbers; boxes at the edge end up a little outside.
 SLACK = 1e-3
 _EDGE = 0.02
+# Shares of an image that are larger were never shares.
+_FAR = 2.0
 # What a reader should know where lines hold more than a class and a box, by the kind of line.
 _NOTES = {
     "confidence": "{} of {} labels have a sixth column (a confidence), which is not used",
@@ -57,6 +59,10 @@ def parse_labels(text: str, name: Path | str, class_count: int, kinds: LabelKind
         if not words:
             continue
         location = f"{named(name)}:{number}"
+        if "," in line:
+            raise FormatError(
+                f"{location}: {shown(line.strip())} holds commas; values are separated by blanks, and decimals by a point"
+            )
         if len(words) < 5:
             raise FormatError(f"{location}: {len(words)} values instead of 5 (class cx cy w h): {shown(line.strip())}")
         index = _class_index(words[0], class_count, location)
@@ -79,13 +85,22 @@ def parse_labels(text: str, name: Path | str, class_count: int, kinds: LabelKind
             )
         cx, cy, w, h = _box_around(numbers) if kind == "polygon" else numbers[:4]
         if not (-SLACK <= cx <= 1 + SLACK and -SLACK <= cy <= 1 + SLACK and 0 < w <= 1 + SLACK and 0 < h <= 1 + SLACK):
-            raise FormatError(
-                f"{location}: box {shown(' '.join(words[1:]))} is not relative to the image (centre in "
-                "0 to 1, size above 0 to 1); divide pixels by width and height"
-            )
+            raise FormatError(f"{location}: box {shown(' '.join(words[1:]))} {_fault_of((cx, cy, w, h))}")
         kinds.counts[kind] += 1
         labels.append((index, (cx, cy, w, h)))
     return labels
+
+
+def _fault_of(box: Box) -> str:
+    """Return what is wrong with a box, and its remedy."""
+    cx, cy, w, h = box
+    if max(map(abs, box)) > _FAR:
+        return "is not relative to the image (centre in 0 to 1, size above 0 to 1); divide pixels by width and height"
+    if w <= 0 or h <= 0:
+        return "has no area; give it its width and height, or remove the line"
+    if w > 1 + SLACK or h > 1 + SLACK:
+        return "is larger than its image (sizes are shares, above 0 to 1); cut it off at the edges"
+    return "has its centre outside of the image (0 to 1); cut it off at the edges, or remove the line"
 
 
 def _class_index(word: str, class_count: int, location: str) -> int:

@@ -19,7 +19,8 @@ from mpnet.errors import DataError, FormatError
 from mpnet.formats.documents.yaml_tree import Mapping, Node, Scalar, read_yaml_file
 from mpnet.formats.documents.yaml_tree import Sequence as YamlSequence
 from mpnet.formats.files.bounded import read_text_bounded
-from mpnet.formats.images.read import SUFFIXES, probe_all
+from mpnet.formats.files.paths import find_by_any_form
+from mpnet.formats.images.read import SUFFIXES, is_image_name, probe_all
 from mpnet.formats.labels.class_match import match_classes
 from mpnet.formats.labels.yolo import read_names, read_objects, read_text
 from mpnet.messages import named, reason_of, shown
@@ -203,7 +204,7 @@ def _below(folder: Path, deep: int) -> Iterator[Path]:
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             yield from _below(folder / entry.name, deep - 1) if deep else ()
-        elif PurePath(entry.name).suffix.lower() in SUFFIXES and entry.is_file():
+        elif is_image_name(entry.name) and entry.is_file():
             yield folder / entry.name
 
 
@@ -267,12 +268,11 @@ def _listed(path: Path, bases: list[Path]) -> tuple[Path, ...]:
         if not text.isprintable() or PurePath(text).suffix.lower() not in SUFFIXES:
             raise FormatError(f"{named(path)}:{number}: {shown(text)} is no path of an image ({' '.join(SUFFIXES)})")
         if base is None:
-            base = next((folder for folder in bases if isfile(folder / text)), bases[0])
-        if base / text in line_of:
-            raise FormatError(
-                f"{named(path)}:{number}: {shown(text)} is in line {line_of[base / text]} already; list each image once"
-            )
-        line_of[base / text] = number
+            base = next((folder for folder in bases if isfile(find_by_any_form(folder / text))), bases[0])
+        image = find_by_any_form(base / text)
+        if image in line_of:
+            raise FormatError(f"{named(path)}:{number}: {shown(text)} is in line {line_of[image]} already; list each image once")
+        line_of[image] = number
     if not line_of:
         raise FormatError(f"{named(path)}: lists no images; write their paths, one a line")
     return tuple(line_of)
@@ -284,7 +284,7 @@ def _label_file(image: Path) -> Path:
     for image_folder, label_folder in (("images", "labels"), ("JPEGImages", "labels")):
         if image_folder in parts[:-1]:
             position = len(parts) - 2 - parts[:-1][::-1].index(image_folder)
-            moved = Path(*parts[:position], label_folder, *parts[position + 1 :]).with_suffix(".txt")
+            moved = find_by_any_form(Path(*parts[:position], label_folder, *parts[position + 1 :]).with_suffix(".txt"))
             if isfile(moved) or not isfile(image.with_suffix(".txt")):
                 return moved
-    return image.with_suffix(".txt")
+    return find_by_any_form(image.with_suffix(".txt"))

@@ -9,6 +9,7 @@ from typing import Sequence
 from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.files.bounded import read_text_bounded
+from mpnet.formats.files.paths import COMPANION, compose
 from mpnet.formats.images.frames import VIDEO_SUFFIXES
 from mpnet.formats.images.read import SUFFIXES, probe_all, unread_kinds
 from mpnet.formats.labels.duplicates import NO_OBJECT, LabelledObject, without_duplicates
@@ -59,7 +60,11 @@ def read_yolo(
                 f"{named(file)}: {named(stems[file.stem].name)} has the same stem and so the same label file; rename one"
             )
         stems[file.stem] = file
-    texts = {file.stem: file for file in list_files(label_folder, (".txt",), "labels", "data.labels")}
+    written = {file.stem: file for file in list_files(label_folder, (".txt",), "labels", "data.labels")}
+    by_form = {compose(stem): stem for stem in written}
+    # Label files under the names of their images, whichever way either writes its accents.
+    spelt = {by_form[compose(stem)]: stem for stem in stems if stem not in written and compose(stem) in by_form}
+    texts = {spelt.get(stem, stem): file for stem, file in written.items()}
     if not texts.keys() & stems.keys():
         raise DataError(
             f"{named(label_folder)}: no label file has the name of an image in {named(image_folder)}; check data.labels"
@@ -110,7 +115,11 @@ def list_files(folder: Path, suffixes: tuple[str, ...], what: str, key: str) -> 
     """List the files of a folder with one of some suffixes, by name. Raises: DataError naming the `key` that names it."""
     try:
         return sorted(
-            (entry for entry in folder.iterdir() if entry.suffix.lower() in suffixes and entry.is_file()),
+            (
+                entry
+                for entry in folder.iterdir()
+                if entry.suffix.lower() in suffixes and not entry.name.startswith(COMPANION) and entry.is_file()
+            ),
             key=lambda entry: entry.name,
         )
     except (OSError, ValueError) as error:
@@ -121,4 +130,4 @@ def list_files(folder: Path, suffixes: tuple[str, ...], what: str, key: str) -> 
 def read_text(path: Path | str) -> str:
     r"""Read a text of labels or names, its line ends as `\n`. Raises: DataError, FormatError for what is no UTF-8 text."""
     text = read_text_bounded(path, MAX_TEXT_BYTES, "text of labels or names", "a label or names file")
-    return text.replace("\r\n", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
