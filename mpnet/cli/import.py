@@ -96,9 +96,7 @@ def command(
         raise ConfigError(f"--name {stem}: is a file's name, without folders")
     pixels = None
     if mean or std or bgr or resize:
-        means, deviations = (
-            _numbers(option, text) if text else None for option, text in (("--mean", mean), ("--std", std))
-        )
+        means, deviations = (_numbers(option, text) if text else None for option, text in (("--mean", mean), ("--std", std)))
         pixels = PixelOptions(means, deviations, bgr, resize or "")
         if 0 in (deviations or ()) or {len(numbers) for numbers in (means, deviations) if numbers is not None} - {1, 3}:
             raise ConfigError("--mean and --std take one number or three, of which no --std is 0")

@@ -13,7 +13,7 @@ import errno
 import importlib
 import os
 import sys
-from typing import IO, Callable, NoReturn, Sequence
+from typing import IO, Any, Callable, Iterator, NoReturn, Sequence
 
 import click
 
@@ -48,6 +48,19 @@ COMMANDS: dict[str, str] = {
 }
 
 
+class _ReaderGone(Exception):
+    """The end of a pipe's reader. Click would leave with 1 for a BrokenPipeError, which means a failed check here."""
+
+
+@contextlib.contextmanager
+def _pipes_past_click() -> Iterator[None]:
+    """Let the end of a pipe's reader pass Click. Raises: _ReaderGone."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderGone from error
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's file only when the command is called, so that start-up stays quick."""
 
@@ -62,6 +75,18 @@ class LazyGroup(click.Group):
         command = importlib.import_module(f"mpnet.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Make the context of a command line, as Click does; help is printed meanwhile. Raises: _ReaderGone."""
+        with _pipes_past_click():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, as Click does. Raises: _ReaderGone."""
+        with _pipes_past_click():
+            return super().invoke(ctx)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command. Raises: click.UsageError with a hint for an unknown one."""
@@ -158,15 +183,9 @@ def guarded(call: Callable[[], object]) -> int:
     except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("interrupted\n")
         return 130
-    except BrokenPipeError:
+    except (BrokenPipeError, _ReaderGone):
         _silence(sys.stdout)
         return 141
-    except SystemExit:
-        # Click leaves with 1, which means a failed check here, where the reader of a pipe went away.
-        if isinstance(sys.stdout, click.utils.PacifyFlushWrapper):
-            _silence(sys.stdout)
-            return 141
-        raise
     except MpnetError as error:
         return fail(str(error))
     except InternalError as error:

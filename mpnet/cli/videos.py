@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.cli.drawing import drawn
-from mpnet.cli.output import progress
+from mpnet.cli.output import note, progress
 from mpnet.cli.side_by_side import SideBySide, View
 from mpnet.errors import DataError
 from mpnet.formats.files.atomic import atomic_path
@@ -21,6 +21,8 @@ from mpnet.formats.images.read import MAX_PIXELS
 
 SAID_SECONDS = 1.0
 """How often a camera's frames are told of."""
+_PRESENT = 0.9
+"""Of the frames that a header promises; many count a few that are not there."""
 MOST_KEPT = 100_000
 """Frames of which what was found is kept."""
 Tell = Callable[[float, float, list[View]], None]
@@ -40,6 +42,11 @@ def detect_in_video(
     count = int(reader.get(cv2.CAP_PROP_FRAME_COUNT))
     with progress(quiet)(path.name, min(filter(None, (count, most)), default=None) if count > 0 else most) as advance:
         document = _looked(reader, str(path), target, compared, most, lambda *_: advance(1), 0.0)
+    read, promised = document["decoded_frames"], min(count, most or count)
+    if read < _PRESENT * promised:
+        note(
+            f"{path}: holds {read} frames that can be decoded, not the {count} that its header promises; the file is incomplete"
+        )
     return {"path": str(path), "kind": "video", **document}
 
 
@@ -113,6 +120,7 @@ def _looked(
         "seconds": seconds,
         "looked_at_per_second": number / seconds if seconds else None,
         "network_per_second": compared.images / compared.seconds if compared.seconds else None,
+        "decoded_frames": number,
         "frames": frames,
         "out": None if target is None else str(target),
     }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Darknet's weights files, read and written.
 
-Header: int32 major, minor, revision; then the images seen as uint64 when major * 10 + minor >= 2, else as int32. Then
+Header: int32 major, minor, revision; then the images seen as uint64 when major * 10 + minor >= 2, else as int32 (some
+programs take the other one; the file's size tells). Then
 per convolution, in order: biases; with batch normalisation scales, means, variances; then weights (out, in / groups,
 kh, kw). [connected]: weights (out, in) before scales, means, variances. [batchnorm]: biases, scales, means, variances.
 [shortcut] with weights and [implicit]: those. All little-endian float32.
@@ -41,6 +42,10 @@ _MAX_VERSION = 1 << 20
 _OLDEST_TRANSPOSED = 1000
 """From versions above on the matrices of [connected] are stored the other way round."""
 _HEADER_BYTES = _VERSION.size + 8
+_OTHER_START = _HEADER_BYTES + _VERSION.size + 4
+"""Less where one of the two headers ends it is where the other does."""
+_MAX_ZEROS = 1024
+"""Values at a file's end that may be 0: programs reserve space for a download, and leave zeros where it stops early."""
 
 
 def read_weights(path: str | Path, network: NetworkSpec) -> Weights:
@@ -123,6 +128,12 @@ def parse_weights(content: bytes, network: NetworkSpec, source: str = "<bytes>")
     """Parse the weights of `network` from the bytes of a file."""
     version, seen, start = _parse_header(content, len(content), network, source)
     numbers = np.frombuffer(content, "<f4", offset=start).astype(np.float32)
+    zeros = numbers.size - 1 - int(np.flatnonzero(numbers)[-1]) if numbers.any() else numbers.size
+    if zeros > _MAX_ZEROS:
+        raise FormatError(
+            f"{source}: its last {zeros:,} of {numbers.size:,} values are all 0, as where a download stopped early; "
+            "download it again"
+        )
     reader = _Reader(numbers, source)
     transposed = version[0] > _OLDEST_TRANSPOSED or version[1] > _OLDEST_TRANSPOSED
     layers: dict[int, ConvolutionWeights] = {}
@@ -153,6 +164,11 @@ def _parse_header(content: bytes, size_bytes: int, network: NetworkSpec, source:
     start = _VERSION.size + (8 if version[0] * 10 + version[1] >= 2 else 4)
     if max(version[:2]) >= _OLDEST_TRANSPOSED and size_bytes == _VERSION.size + 4 + 4 * network.parameters:
         start = _VERSION.size + 4  # as the original program writes such versions
+    other = _OTHER_START - start
+    if size_bytes == other + 4 * network.parameters and (content[16:20] == bytes(4)) == (other == _HEADER_BYTES):
+        # Programs write the count of images as long as their own integers are, whatever version they state. The count never
+        # reaches 2^32, so its upper half is 0, which the first bias is not.
+        start = other
     expected = start + 4 * network.parameters
     if size_bytes != expected:
         raise _wrong_size(source, network, size_bytes, expected)

@@ -49,7 +49,7 @@ class Pixels:
 class PixelOptions:
     """What a user says of the network's input, in the words of `Pixels`; None and '' leave it to the file.
 
-    Without mean, deviation and blue first what is assumed of a decoder's family holds; with one of them only what the file says.
+    Without mean, deviation and blue first what is assumed of a decoder's family holds; with one of them what the file says.
     """
 
     mean: tuple[float, ...] | None = None

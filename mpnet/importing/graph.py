@@ -95,8 +95,8 @@ class NodeGraph:
     """A file's network.
 
     nodes:           in an order in which they can run, once `mpnet.importing.passes.fold` has seen them.
-    inputs:          shape by name, of tensors that no node makes and no constant is. input_types: their types, where the file has
-                     some of its own, such as uint8.
+    inputs:          shape by name, of tensors that no node makes and no constant is. input_types: their types, such as uint8,
+                     where they are known.
     shapes:          of all tensors for which they are known.
     quantization:    by tensor: how it is quantised in the file. stored_integers: of quantised constants, as they are.
     dynamic_ranges:  tensors that some int8 node quantises by a range of their own, measured when the file runs, and in which

@@ -10,6 +10,9 @@ from typing import Mapping
 from mpnet.errors import DataError
 from mpnet.model.quantization import CALIBRATION_METHODS
 
+IMAGE = -1
+"""The number of the tensor that is the image; others are the index of the layer whose result they are."""
+
 
 @dataclass(frozen=True)
 class TensorRange:

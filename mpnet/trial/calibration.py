@@ -28,7 +28,7 @@ from mpnet.formats.images.read import SUFFIXES, probe
 from mpnet.formats.labels.yolo import list_files
 from mpnet.json_values import Json
 from mpnet.model.quantization import QuantizationOptions
-from mpnet.model.ranges import CalibratedRanges
+from mpnet.model.ranges import IMAGE, CalibratedRanges
 from mpnet.trial.image_statistics import CalibrationImages, ImageStatistics
 from mpnet.trial.inputs import Inputs
 from mpnet.trial.setup import CalibratedOptions, Calibration
@@ -96,8 +96,13 @@ def calibrated(bench: Workbench) -> Workbench:
         options = replace(options, ranges={**options.ranges, **ranges.by_tensor()})
         digested["ranges"] = hashlib.sha256(ranges_json(ranges).encode()).hexdigest()
     means = channel_means(prepared, images.batches(), bench.threads) if corrected else {}
+    image_range = next((found for found in ranges.tensors if found.tensor == IMAGE), None) if ranges is not None else None
     calibration = replace(
-        measured.calibration, digest=digest_of(digested), channel_means=means, evaluated_images=images.among(bench.dataset)
+        measured.calibration,
+        digest=digest_of(digested),
+        channel_means=means,
+        evaluated_images=images.among(bench.dataset),
+        image_values=None if image_range is None else (image_range.seen_minimum, image_range.seen_maximum),
     )
     return replace(measured, options=options, calibration=calibration)
 

@@ -12,11 +12,16 @@ from mpnet.detection.jpeg import Flaw
 from mpnet.engine.assign import PrecisionPlan
 from mpnet.export import Configuration
 from mpnet.formats.cfg.read import read_cfg_bytes
+from mpnet.formats.labels.dataset import MAX_COUNTED
 from mpnet.json_values import Json, JsonObject
 from mpnet.messages import few
 from mpnet.model.precision import Precision
 from mpnet.trial.run_result import CalibrationImages
 from mpnet.trial.workbench import Workbench
+
+_LARGE_CONFIDENCE = 0.1
+"""Of detections: from here on AP misses enough of them to be compared with nobody else's."""
+_SMALL_CONTRAST = 0.1
 
 
 def protocol_of(bench: Workbench) -> dict[str, Json]:
@@ -71,6 +76,7 @@ def notes_of(bench: Workbench, precisions: Iterable[Precision]) -> list[str]:
         names = sorted({Path(path).name for path, image_flaw in bench.flawed if image_flaw is flaw})
         if names:
             notes.append(f"{len(names)} {flaw.value[1]}: {few(names)}")
+    notes += _describe_measures(bench)
     images, fitted = bench.calibration.evaluated_images, "ranges"
     statistics = bench.calibration.statistics
     if not images and statistics is not None and bench.statistics_digest(precisions) is not None:
@@ -79,6 +85,29 @@ def notes_of(bench: Workbench, precisions: Iterable[Precision]) -> list[str]:
         notes.append(
             f"calibration also used {len(images)} of the evaluated images, so {fitted} fit these better than other "
             f"images: {few(images)}; name others in data.calibration.images"
+        )
+    return notes
+
+
+def _describe_measures(bench: Workbench) -> list[str]:
+    """Return what makes measures or ranges of a run other than they seem."""
+    notes, confidence = [], bench.experiment.detection.confidence
+    if bench.network.yolos and len(bench.dataset.box) and confidence > _LARGE_CONFIDENCE:
+        notes.append(
+            f"AP is of detections with a score above {confidence:g} (detection.confidence) alone and lower for it; other "
+            "programs measure it from 0.001 or 0.005 on"
+        )
+    kept = bench.experiment.detection.max_detections
+    if bench.network.yolos and len(bench.dataset.box) and kept is not None and kept < MAX_COUNTED:
+        notes.append(
+            f"AP is of the best {kept} detections of each image (detection.max_detections) alone; "
+            f"COCO's is of {MAX_COUNTED} of each class"
+        )
+    values = bench.calibration.image_values
+    if values is not None and values[1] - values[0] < _SMALL_CONTRAST:
+        notes.append(
+            f"the calibration images have values from {values[0]:.2f} to {values[1]:.2f} alone (of 0 to 1), so that ranges fit "
+            "no others; name images like the evaluated ones in data.calibration.images"
         )
     return notes
 

@@ -63,12 +63,14 @@ class Calibration:
     channel_means: of each convolution's input, float64 (channels,) by layer index, for bias correction.
     evaluated_images: names of the calibration images that the data set evaluates as well.
     statistics:    for weights of fewer than eight bits; None: nothing was calibrated yet.
+    image_values:  the least and the largest value of the images, 0 to 1, where their range was sought.
     """
 
     digest: str | None = None
     channel_means: Mapping[int, NDArray[np.float64]] | None = None
     evaluated_images: tuple[str, ...] = ()
     statistics: ImageStatistics | None = None
+    image_values: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

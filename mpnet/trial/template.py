@@ -16,8 +16,8 @@ from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import parse_experiment
 from mpnet.formats.documents.experiment_writer import format_flow, quantization_keys, quote_path
-from mpnet.formats.images.frames import VIDEO_SUFFIXES
 from mpnet.formats.files.paths import compose
+from mpnet.formats.images.frames import VIDEO_SUFFIXES
 from mpnet.formats.images.read import SUFFIXES, is_image_name, unread_kinds
 from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.labels.dataset import dataset_of

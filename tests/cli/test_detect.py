@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import subprocess
 from pathlib import Path
 
@@ -28,6 +29,42 @@ def folder(experiment: Path) -> Path:
         writer.write(cv2.resize(frame, (96, 64)))
     writer.release()
     return experiment.parent
+
+
+def test_a_video_that_ends_early_is_said(mpnet: Mpnet, folder: Path) -> None:
+    """The header counts the frames of the whole file, of which half were copied."""
+    content = (folder / "drive.avi").read_bytes()
+    (folder / "half.avi").write_bytes(content[: len(content) // 2])
+    whole = mpnet("detect", *MODEL, "drive.avi", cwd=folder)
+    half = mpnet("detect", *MODEL, "half.avi", cwd=folder)
+    assert (whole.returncode, half.returncode) == (0, 0)
+    assert "the file is incomplete" not in whole.stderr
+    assert re.search(
+        r"half\.avi: holds \d frames that can be decoded, its header promises 5; the file is incomplete", half.stderr
+    )
+    assert "incomplete" not in mpnet("detect", *MODEL, "drive.avi", "--frames", "2", cwd=folder).stderr
+
+
+def turn_by_90_degrees(content: bytes) -> bytes:
+    """Return an MP4 whose header asks players to turn it, as phones write it: the matrix of its track."""
+    start = content.index(b"tkhd") + 4
+    matrix = start + 4 + (32 if content[start] else 20) + 16
+    assert struct.unpack(">9i", content[matrix : matrix + 36])[0] == 1 << 16
+    turned = struct.pack(">9i", 0, 1 << 16, 0, -(1 << 16), 0, 0, 0, 0, 1 << 30)
+    return content[:matrix] + turned + content[matrix + 36 :]
+
+
+def test_a_video_that_its_header_turns_is_seen_and_drawn_upright(mpnet: Mpnet, folder: Path) -> None:
+    writer = cv2.VideoWriter(str(folder / "lying.mp4"), cv2.VideoWriter.fourcc(*"mp4v"), 10, (96, 64))
+    for path in sorted((folder / "images").iterdir()):
+        writer.write(cv2.resize(cv2.imread(str(path)), (96, 64)))
+    writer.release()
+    (folder / "phone.mp4").write_bytes(turn_by_90_degrees((folder / "lying.mp4").read_bytes()))
+    for name, size in (("lying.mp4", (96, 64)), ("phone.mp4", (64, 96))):
+        [file] = document_of(mpnet("detect", *MODEL, name, "--out", "found", "--json", cwd=folder))["files"]
+        assert (file["width"], file["height"], file["decoded_frames"]) == (*size, 5)
+        drawn = cv2.VideoCapture(str(folder / "found" / name)).read()[1]
+        assert (drawn.shape[1], drawn.shape[0]) == size
 
 
 def test_every_image_of_a_folder(mpnet: Mpnet, folder: Path) -> None:

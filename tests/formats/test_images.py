@@ -98,7 +98,9 @@ def test_files_that_are_no_images(tmp_path: Path, content: bytes) -> None:
 def test_images_of_iphones_are_named_whatever_they_are_called(tmp_path: Path) -> None:
     path = tmp_path / "IMG_0001.jpg"
     path.write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0heicmif1" + b"\0" * 100)
-    with pytest.raises(DataError, match=r"IMG_0001\.jpg: is a HEIC image, as iPhones write them, .*; convert it to JPEG or PNG"):
+    with pytest.raises(
+        DataError, match=r"IMG_0001\.jpg: is a HEIC image, as iPhones write them, .*; convert it to JPEG or PNG"
+    ):
         decode(read_bytes(path), path)
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpnet.errors import DataError, FormatError, MpnetError
+from mpnet.formats.labels.dataset import load_dataset
 from mpnet.formats.labels.lines import parse_labels
 from mpnet.formats.labels.yolo import read_names, read_yolo
 
@@ -141,6 +142,16 @@ def test_folders_that_do_not_fit(folders, tmp_path: Path) -> None:
     write_images(images, ["a.bmp"])
     with pytest.raises(DataError, match="same stem"):
         read_yolo(images, labels, NAMES)
+
+
+@pytest.mark.parametrize(("count", "is_noted"), [(100, False), (101, True)])
+def test_more_objects_than_measures_count_are_said(folders, count: int, is_noted: bool) -> None:
+    lines = [f"0 {0.005 + column / 110:.6f} 0.5 0.004 0.5" for column in range(count)]
+    (folders[1] / "b.txt").write_text("\n".join(lines))
+    dataset = load_dataset("yolo", folders[0], labels=folders[1], names=NAMES)
+    notes = [note for note in dataset.notes if "more than 100 objects of a class" in note]
+    assert len(notes) == is_noted
+    assert all(note.startswith("1 of 3 images") and note.endswith("for example in 'b.png'") for note in notes)
 
 
 def test_a_broken_image_is_named(folders) -> None:

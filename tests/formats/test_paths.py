@@ -63,7 +63,8 @@ def test_a_file_is_found_with_accents_composed_or_apart(folder: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("path", "hint"), [("~/net.cfg", "`~` is a shell's word for the home folder"), ("$HOME/net.cfg", "variables are put in by a shell")]
+    ("path", "hint"),
+    [("~/net.cfg", "`~` is a shell's word for the home folder"), ("$HOME/net.cfg", "variables are put in by a shell")],
 )
 def test_what_a_shell_would_have_read_is_said(path: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -77,6 +77,35 @@ def test_wrong_sizes_are_stated(content: bytes, message: str, tmp_path: Path) ->
     assert str(excinfo.value) == f"{path}: {message}"
 
 
+@pytest.mark.parametrize(
+    "header",
+    [struct.pack("<3iQ", 0, 1, 0, 7), struct.pack("<3iQ", 0, 0, 0, 7), struct.pack("<3iI", 0, 2, 5, 7)],
+    ids=["of version 0.1, count of 8 bytes", "of version 0.0, count of 8 bytes", "of version 0.2, count of 4 bytes"],
+)
+def test_the_count_of_images_is_as_long_as_the_files_size_says(header: bytes, tmp_path: Path) -> None:
+    """Other trainers, and programs built for 32 bits, write it as long as their own integers are."""
+    values = np.arange(1, COUNT + 1, dtype="<f4").tobytes()
+    path = tmp_path / "t.weights"
+    path.write_bytes(header + values)
+    weights = read_weights(path, NETWORK)
+    assert (weights.seen, weights.layers[0].biases[0]) == (7, 1)
+    assert weights_content(weights, NETWORK).endswith(values)
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(FormatError, match="too short"):
+        read_weights(path, NETWORK)
+
+
+def test_zeros_where_a_download_stopped_are_no_weights() -> None:
+    network = parse_cfg(
+        "[net]\nwidth=8\nheight=8\nchannels=3\n[convolutional]\nfilters=128\nsize=3\npad=1\nactivation=leaky\n", "t.cfg"
+    )
+    content = weights_content(random_weights(network, 1), network)
+    assert parse_weights(content, network).layers.keys() == {0}
+    for kept in (len(HEADER), len(content) // 2):
+        with pytest.raises(FormatError, match=r"its last [\d,]+ of 3,584 values are all 0, as where a download stopped early"):
+            parse_weights(content[:kept] + bytes(len(content) - kept), network)
+
+
 def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "t.weights"
     with open(path, "wb") as file:

@@ -49,11 +49,7 @@ BYTES: dict[str, tuple[Callable[[Builder], str], str, bool]] = {
     "uint8": (_reals, "uint8", False),
     "uint8 / 255": (lambda b: b.node("Div", [_reals(b), b.constant(255.0)]), "uint8", False),
     "uint8, channels last": (lambda b: b.node("Cast", [_first_channels(b, "images")], 3, to=TensorProto.FLOAT), "uint8", True),
-    "uint8 / 255, channels last": (
-        lambda b: _first_channels(b, b.node("Div", [_reals(b), b.constant(255.0)])),
-        "uint8",
-        True,
-    ),
+    "uint8 / 255, channels last": (lambda b: _first_channels(b, b.node("Div", [_reals(b), b.constant(255.0)])), "uint8", True),
     "int8": (_reals, "int8", False),
     "/ 255": (lambda b: b.node("Div", ["images", b.constant(255.0)], 3), "float", False),
     "x 1/255": (lambda b: b.node("Mul", ["images", b.constant(1 / 255)], 3), "float", False),

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, Callable
 
 import numpy as np
+import onnx.inliner
 import pytest
+from onnx import TensorProto, helper
 
 from mpnet.errors import FormatError
 from mpnet.importing import Imported
@@ -47,7 +49,10 @@ EQUAL: dict[str, tuple[int, Form]] = {
     "nearest Resize of set 10 to a half": (10, lambda b, x: _scaled_of_10(b, x, 0.5, "nearest")),
     "linear Upsample of set 9": (9, lambda b, x: b.node("Upsample", [x, b.constant([1, 1, 2, 2])], mode="linear")),
     "linear Upsample of set 7": (7, lambda b, x: b.node("Upsample", [x], mode="linear", scales=[1.0, 1.0, 2.0, 2.0])),
-    "asymmetric linear by 3": (NEWEST, lambda b, x: _scaled(b, x, 3, mode="linear", coordinate_transformation_mode="asymmetric")),
+    "asymmetric linear by 3": (
+        NEWEST,
+        lambda b, x: _scaled(b, x, 3, mode="linear", coordinate_transformation_mode="asymmetric"),
+    ),
     "Resize of two axes": (18, lambda b, x: b.node("Resize", [x, "", b.constant([2, 2])], mode="nearest", axes=[2, 3])),
     "antialias to a larger image": (18, lambda b, x: _scaled(b, x, 2, mode="linear", antialias=1)),
     "Softmax of set 11 without axis": (11, lambda b, x: b.node("Softmax", [b.node("GlobalAveragePool", [x])])),
@@ -140,3 +145,35 @@ def test_what_has_no_form_is_refused_and_not_taken_for_something_else(name: str,
     opset, form, reason = REFUSED[name]
     with pytest.raises(FormatError, match=reason):
         importing(build_model_of(opset, lambda b, x: b.conv(form(b, x), 80)))
+
+
+def test_nodes_that_decide_what_runs_are_named(importing: Importing) -> None:
+    b = Builder(16)
+    x = b.conv("images", 8, 3, 2, act="Relu")
+    branches = {
+        name: helper.make_graph(
+            [helper.make_node(operator, [x], [name])], name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)]
+        )
+        for name, operator in (("then", "Relu"), ("else", "Neg"))
+    }
+    decision = helper.make_node(
+        "If", [b.constant(True, np.bool_)], ["decided"], "/If", then_branch=branches["then"], else_branch=branches["else"]
+    )
+    b.nodes.append(decision)
+    with pytest.raises(FormatError, match=r"node '/If' \(If\): decides which nodes run .*; export it without, or fold it"):
+        importing(b.model(["decided"]))
+
+
+def test_functions_of_the_files_own_are_named(importing: Importing) -> None:
+    b = Builder(16)
+    b.nodes.append(helper.make_node("Own", [b.conv("images", 8, 3, 2)], ["y"], "/Own", domain="local"))
+    model = b.model(["y"])
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    relu = helper.make_node("Relu", ["a"], ["b"])
+    model.functions.append(helper.make_function("local", "Own", ["a"], ["b"], [relu], [helper.make_opsetid("", 17)]))
+    with pytest.raises(
+        FormatError, match=r"node '/Own' calls a function of the file's own \('Own'\); write it out with onnx.inliner"
+    ):
+        importing(model)
+    _, imported = importing(onnx.inliner.inline_local_functions(model))
+    assert imported.network.layers[0].activation == "relu"  # type: ignore[attr-defined]

@@ -256,3 +256,21 @@ def test_activations_of_fewer_than_eight_bits_are_refused(tmp_path: Path) -> Non
     onnx.save(trainers_model(stored=False, scales=1, highest=127), path)
     with pytest.raises(FormatError, match=r"\(Clip\): keeps integers from 0 to 127, .* \(reduce_range=False\)"):
         import_model(path)
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_tensor_of_reals_that_the_file_rounds_is_rounded(joined: bool, tmp_path: Path) -> None:
+    """A concatenation or a sum of tensors in float, quantised for a convolution in float: both ends were left out of int8."""
+    b = Builder(16)
+    x = b.conv("images", 8, 3, 2, act="Relu")
+    y = b.node("Concat", [x, b.conv(x, 8)], 16, axis=1) if joined else b.node("Add", [x, b.conv(x, 8)], 8)
+    limits = (b.constant(0.05), b.constant(3, np.int8))
+    y = b.node("DequantizeLinear", [b.node("QuantizeLinear", [y, *limits]), *limits])
+    path = tmp_path / "m.onnx"
+    onnx.save(b.model([b.conv(y, 5)]), path)
+    imported = import_model(path, Choices())
+    x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
+    [head], [reference] = heads_of(imported, x), reference_heads(path, imported, x)
+    assert np.abs(head - reference).max() <= 2e-6 * np.abs(reference).max()
+    plain = import_model(path, Choices(rounded=False))
+    assert np.abs(heads_of(plain, x)[0] - reference).max() > 1e-3

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
@@ -67,3 +68,22 @@ def test_an_empty_folder_of_calibration_images_is_refused(experiment: Path) -> N
     (experiment.parent / "empty").mkdir()
     with pytest.raises(DataError, match="empty: holds no image to calibrate on"):
         open_calibrated(experiment, RANGES, "data.calibration.images=empty")
+
+
+@pytest.mark.parametrize("value", [0, 255])
+def test_calibration_images_of_one_value_are_said(experiment: Path, value: int) -> None:
+    (experiment.parent / "flat").mkdir()
+    cv2.imwrite(str(experiment.parent / "flat" / "a.png"), np.full((64, 64, 3), value, np.uint8))
+    for _ in range(2):  # found, and read again
+        bench = open_calibrated(experiment, RANGES, "data.calibration.images=flat")
+        [note] = notes_of(bench, ())
+        assert note.startswith(f"the calibration images have values from {value / 255:.2f} to {value / 255:.2f} alone")
+
+
+def test_limits_that_lower_ap_are_said(experiment: Path) -> None:
+    """AP of the best boxes alone, or of few in each image, is comparable with nobody else's."""
+    [confidence] = notes_of(open_calibrated(experiment, "detection.confidence=0.25"), ())
+    assert confidence.startswith("AP is of detections with a score above 0.25 (detection.confidence) alone and lower for it")
+    [kept] = notes_of(open_calibrated(experiment, "detection.max_detections=10"), ())
+    assert kept.startswith("AP is of the best 10 detections of each image (detection.max_detections) alone")
+    assert notes_of(open_calibrated(experiment, "detection.max_detections=100"), ()) == []

@@ -19,9 +19,9 @@ def find_by_any_form(path: Path) -> Path:
     """Return a path under which a file is there, where one is: as it is written, or with accents composed or apart."""
     if str(path).isascii() or path.exists():
         return path
-    forms = [unicodedata.normalize(form, str(path)) for form in ("NFC", "NFD")]
-    names = [path.with_name(unicodedata.normalize(form, path.name)) for form in ("NFC", "NFD")]
-    return next((other for other in (*names, *map(Path, forms)) if other.exists()), path)
+    forms = [unicodedata.normalize("NFC", str(path)), unicodedata.normalize("NFD", str(path))]
+    names = [unicodedata.normalize("NFC", path.name), unicodedata.normalize("NFD", path.name)]
+    return next((other for other in (*map(path.with_name, names), *map(Path, forms)) if other.exists()), path)
 
 
 def without_detours(path: Path) -> Path:

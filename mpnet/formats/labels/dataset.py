@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Sequence
 
+import numpy as np
+
 from mpnet.config.experiment import DATA_FORMATS, LISTED, DataSection
 from mpnet.data.dataset import Category, Dataset
 from mpnet.errors import ConfigError
@@ -16,6 +18,10 @@ from mpnet.formats.labels.classes import read_imagefolder, read_list
 from mpnet.formats.labels.coco import category_names, read_coco
 from mpnet.formats.labels.listed import describe_listed, read_listed
 from mpnet.formats.labels.yolo import read_yolo
+from mpnet.messages import shown
+
+MAX_COUNTED = 100
+"""Detections of each image and class that COCO's measures count."""
 
 
 def load_dataset(
@@ -46,8 +52,22 @@ def load_dataset(
         count = limit if unlabelled_limit is None else unlabelled_limit
         present = {image.sha256 for image in dataset.images}
         dataset = dataset.with_unlabelled(read_unlabelled(unlabelled, are_turned, count, present), count)
-    note = describe_orientations(dataset.images, are_turned)
-    return replace(dataset, notes=(*dataset.notes, note)) if note else dataset
+    notes = [note for note in (describe_orientations(dataset.images, are_turned), _describe_many(dataset)) if note]
+    return replace(dataset, notes=(*dataset.notes, *notes)) if notes else dataset
+
+
+def _describe_many(dataset: Dataset) -> str:
+    """Return a line on images with more objects of a class than COCO's measures count detections; '' where there are none."""
+    objects = np.stack([dataset.image_index, dataset.category], 1)[~dataset.crowd]
+    pairs, counts = np.unique(objects, axis=0, return_counts=True)
+    images = np.unique(pairs[counts > MAX_COUNTED, 0])
+    if not images.size:
+        return ""
+    return (
+        f"{images.size} of {len(dataset.images)} images have more than {MAX_COUNTED} objects of a class, of which COCO's AP "
+        f"and AR count the best {MAX_COUNTED} detections: they cannot reach 100, for example in "
+        f"{shown(Path(dataset.images[int(images[0])].path).name)}"
+    )
 
 
 def _load_labelled(

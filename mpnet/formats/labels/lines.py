@@ -93,7 +93,7 @@ def parse_labels(text: str, name: Path | str, class_count: int, kinds: LabelKind
 
 def _fault_of(box: Box) -> str:
     """Return what is wrong with a box, and its remedy."""
-    cx, cy, w, h = box
+    w, h = box[2:]
     if max(map(abs, box)) > _FAR:
         return "is not relative to the image (centre in 0 to 1, size above 0 to 1); divide pixels by width and height"
     if w <= 0 or h <= 0:

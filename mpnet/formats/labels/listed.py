@@ -271,7 +271,9 @@ def _listed(path: Path, bases: list[Path]) -> tuple[Path, ...]:
             base = next((folder for folder in bases if isfile(find_by_any_form(folder / text))), bases[0])
         image = find_by_any_form(base / text)
         if image in line_of:
-            raise FormatError(f"{named(path)}:{number}: {shown(text)} is in line {line_of[image]} already; list each image once")
+            raise FormatError(
+                f"{named(path)}:{number}: {shown(text)} is in line {line_of[image]} already; list each image once"
+            )
         line_of[image] = number
     if not line_of:
         raise FormatError(f"{named(path)}: lists no images; write their paths, one a line")

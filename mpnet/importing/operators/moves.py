@@ -250,14 +250,7 @@ def _lift_pad(lifter: Lifter, call: OperatorCall) -> None:
     lowest = value <= float(np.finfo(np.float32).min)
     edge = mode == "edge"
     pads = _read_pads(call)
-    if (
-        mode not in ("constant", "edge")
-        or not (value == 0 or lowest)
-        or len(pads) != 8
-        or min(pads) < 0
-        or pads[0]
-        or pads[4]
-    ):
+    if mode not in ("constant", "edge") or not (value == 0 or lowest) or len(pads) != 8 or min(pads) < 0 or pads[0] or pads[4]:
         raise Refused("only zeros or the nearest values around an image, or its channels, have a form in a cfg")
     lifter.apply(
         call,
@@ -424,7 +417,9 @@ OPERATORS: dict[str, Operator] = {
         keeps_sign=True,
         inputs=ANY_COUNT,
     ),
-    "Gather": Operator(_gather_shape, lambda call: np.take(call.array(0), call.array(1), call.axis(0)), _lift_gather, inputs=(2, 2)),
+    "Gather": Operator(
+        _gather_shape, lambda call: np.take(call.array(0), call.array(1), call.axis(0)), _lift_gather, inputs=(2, 2)
+    ),
     "Tile": Operator(_tile_shape, lambda call: np.tile(call.array(0), call.integers("repeats", 1) or ()), inputs=(1, 2)),
     "Expand": Operator(
         _expand_shape, lambda call: np.array(np.broadcast_to(call.array(0), _expand_shape(call))), inputs=(1, 2)

@@ -31,6 +31,7 @@ _DISTANCE_ROLES = {
 }
 # These take a logistic function of all values, or of all but those of boxes.
 _LOGISTIC_DECODERS = (*_DISTANCE_ROLES, "yolov5", "yolox")
+_DECIDING = ("If", "Loop", "Scan")
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")
 
 
@@ -45,6 +46,13 @@ def choose_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
     leaving_names = list_leaving_tensors(graph, layers)
     if not leaving_names:
         _refuse_first(graph, layers, graph.nodes)
+        deciding = next((node for node in graph.nodes if node.operator in _DECIDING), None)
+        if deciding is not None:
+            graph.refuse(
+                deciding,
+                "decides which nodes run while the model runs, for which a cfg has no form; export it without, or fold it, for "
+                "example with onnxsim",
+            )
         graph.fail("nothing of it is a layer")
     exported = _read_exported_heads(graph, layers)
     if exported is not None:

@@ -73,7 +73,7 @@ def _side_text(length: int) -> str:
 def _find_channels_last_transpose(graph: NodeGraph, name: str) -> Node | None:
     """Return the node that turns an image with channels last into channels first, where the input is one.
 
-    Before it may stand casts and what scales the image's values by constants; a row of these then has a value per channel, and is
+    Before it may stand casts and what scales the image's values by constants; a row of these has a value per channel, and is
     turned with the image.
     """
     rows: list[tuple[Node, int]] = []
@@ -119,8 +119,8 @@ def _turn_constant(graph: NodeGraph, node: Node, index: int) -> None:
 def find_image_values(graph: NodeGraph, layers: LayerGraph) -> ImageValues | None:
     """Return the values of the image that a graph takes where it shows: by the input's type, or by what it does first.
 
-    A graph that multiplies its image by less than a tenth, or subtracts more than 20, takes values up to 255: those up to 1 would
-    all become nearly the same.
+    A graph that multiplies its image by less than a tenth, or subtracts more than 20, takes values up to 255: those up to 1
+    would all become nearly the same.
     """
     if graph.input_types.get(graph.image) == "uint8":
         return ImageValues(0.0, 1.0, "the file takes them as uint8")

@@ -77,6 +77,13 @@ class _OnnxFile:
             if value.name not in constants:
                 inputs[value.name] = _shape(value, source)
                 input_types[value.name] = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+        own = {(function.domain, function.name) for function in model.functions}
+        calling = next((node for node in graph.node if (node.domain, node.op_type) in own), None)
+        if calling is not None:
+            raise FormatError(
+                f"{source}: node {shown(calling.name)} calls a function of the file's own ({shown(calling.op_type)}); write it "
+                "out with onnx.inliner.inline_local_functions, and import the result"
+            )
         nodes = [self._node(node, opset) for node in graph.node]
         metadata = {entry.key: entry.value for entry in model.metadata_props}
         if model.producer_name:
@@ -192,8 +199,8 @@ class _OnnxFile:
 def _state_old_defaults(node: Node, opset: int) -> None:
     """Write into a node's attributes what operator sets before the current one mean where they say nothing.
 
-    Upsample and, up to 10, Resize count from the corners of pixels; up to 12, Softmax takes all axes from `axis` on as one; up to
-    13, a BatchNormalization of several results is in training.
+    Upsample and, up to 10, Resize count from the corners of pixels; up to 12, Softmax takes all axes from `axis` on as one;
+    up to 13, a BatchNormalization of several results is in training.
     """
     attributes = node.attributes
     match node.operator:

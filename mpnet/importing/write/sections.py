@@ -28,7 +28,9 @@ def write_operation(writer: CfgWriter, operation: LayerOperation) -> None:
         if write_sections
         else writer.emit_after_input(operation, operation.kind, **operation.values)
     )
-    if operation.output in writer.rounded_tensors and operation.kind in WEIGHTED:
+    # A layer without weights rounds by itself where all that it reads is rounded; what reads reals gives reals.
+    is_own_step = operation.kind in WEIGHTED or any(name not in writer.rounded_tensors for name in operation.inputs)
+    if operation.output in writer.rounded_tensors and is_own_step:
         writer.unrounded_index[operation.output] = index
         keys = {writer.rounded_tensors[operation.output]: 1, "quantize_activations": "calibrated"}
         index_of_result = writer.emit("empty", "rounded as in the file", **keys)
