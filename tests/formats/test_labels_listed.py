@@ -100,6 +100,27 @@ def test_accents_composed_or_apart_are_one_name(root: Path, plain: Dataset) -> N
     assert (dataset.digest, dataset.notes) == (plain.digest, ())
 
 
+def list_objects(dataset: Dataset) -> list[tuple[str, int, list[float]]]:
+    """Return every object with its image's digest, in an order of their own."""
+    rows = zip(dataset.image_index.tolist(), dataset.category.tolist(), dataset.box.tolist(), strict=True)
+    return sorted((dataset.images[image].sha256, category, box) for image, category, box in rows)
+
+
+def test_images_of_one_name_in_two_folders_have_labels_of_their_own(root: Path, plain: Dataset) -> None:
+    for kind in ("images", "labels"):
+        folder = root / "set" / kind / "val"
+        for number, file in enumerate(sorted(folder.iterdir())):
+            target = folder / f"{number % 2}" / f"{number // 2}{file.suffix}"
+            target.parent.mkdir(exist_ok=True)
+            file.rename(target)
+    names = "names: [circle, square, bar]\n"
+    for text in ("val: images/val", "val: [images/val/0, images/val/1]", "path: .\nval: ./images/val", "val: ../images/val"):
+        (root / "set" / "data.yaml").write_text(f"{text}\n{names}")
+        dataset = read_listed(root / "set" / "data.yaml")
+        assert list_objects(dataset) == list_objects(plain)
+        assert dataset.notes == ()
+
+
 def test_companions_of_macos_are_no_images(root: Path, plain: Dataset) -> None:
     (root / "set" / "images" / "val" / "._scene-0.png").write_bytes(b"\x00\x05\x16\x07Mac OS X")
     (root / "set" / "data.yaml").write_text("val: images/val\nnames: [circle, square, bar]\n")
