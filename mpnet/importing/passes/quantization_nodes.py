@@ -311,6 +311,9 @@ def _dequantize_constant(graph: NodeGraph, node: Node, budget: Budget) -> None:
     call = OperatorCall.in_graph(graph, node)
     if any(value is None and name for value, name in zip(call.arrays, node.inputs, strict=True)):
         raise Refused("its scale is computed when the model runs; calibrate it beforehand")
+    if integers.dtype == np.int8 and (call.constant(2) is None or not call.array(2).any()):
+        # Codes are symmetric here: with the -128 that torch.ao's scales give, a channel's other integers would all change.
+        call.arrays = [np.maximum(integers, -127).astype(np.int8), *call.arrays[1:]]
     call.node = replace(node, operator="DequantizeLinear")
     [graph.constants[node.output]] = evaluate(call, budget)
     graph.outcomes[node.name] = "constant"

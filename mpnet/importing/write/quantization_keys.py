@@ -157,6 +157,7 @@ def _add_weight_keys(
         if measured_mode == "symmetric" or (input_range is not None and input_range.is_symmetric):
             layer_keys["quantize_mode"] = "symmetric"
         differing += _count_differing(weights, parameters.scale * factor, is_per_tensor)
+        differing += int((graph.stored_integers.get(name, np.zeros(0)) == -128).sum())
         values += weights.size
     layers_text = ", ".join(f"{name}: {count} layers" for name, count in (layers_by_precision or {"int8": 0}).items())
     keys.notes.append(f"{layers_text} with the file's own ranges; {values - differing} of {values} weights keep their integers")
