@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from mpnet.formats.labels.coco import read_coco
 from mpnet.formats.labels.lines import LabelKinds, parse_labels
 from mpnet.formats.labels.yolo import read_names
 from mpnet.formats.weights import read_weights
-from mpnet.importing import import_model
+from mpnet.importing import Choices, import_model
 
 
 @pytest.mark.parametrize("kind", ["poly", "obb", "pose", "mix", "conf6", "floatcls"])
@@ -94,6 +95,22 @@ def test_a_detector_in_float16_is_decoded_as_that_in_float32(wild: Path) -> None
     pytest.importorskip("onnx")
     network = import_model(wild / "onnx" / "v8_half.onnx").network
     assert [head.decoder for head in network.yolos] == ["yolov8"] * 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("file", ["ssd_f32.tflite", "ssd_i8.tflite"])
+def test_an_ssd_without_its_priors_is_taken_by_the_heads_that_the_refusal_names(wild: Path, file: str) -> None:
+    """The file gives raw boxes and scores: only who trained it knows the priors."""
+    pytest.importorskip("ai_edge_litert")
+    heads = [[f"functional_1/{kind}{level}_1/convolution1" for kind in ("box", "cls")] for level in (0, 1)]
+    names = ", ".join(f"{name} ({side}x{side}x24)" for pair, side in zip(heads, (12, 6), strict=True) for name in pair)
+    with pytest.raises(
+        FormatError, match=re.escape(f"name the head tensors with --heads and their --decoder. What enters it: {names}")
+    ):
+        import_model(wild / "onnx" / file)
+    sizes = ",".join(["24,24", "32,16", "16,32", "40,40", "48,24", "24,48"])
+    choices = Choices(tuple(map(tuple, heads)), "ssd", (("softmax", "0"), ("yx", "1")), (sizes, sizes))
+    imported = import_model(wild / "onnx" / file, choices)
+    assert [(head.decoder, head.classes, len(head.anchors)) for head in imported.network.yolos] == [("ssd", 4, 6)] * 2  # type: ignore[attr-defined]
 
 
 def test_a_camera_jpeg_without_its_end_marker_has_the_pixels_of_the_whole_one(wild: Path, tmp_path: Path) -> None:
