@@ -73,6 +73,7 @@ def detector(family: Family, tail: str = "", decoded: bool = True) -> Any:
             score = b.node("Sigmoid", [score])
         if family.aligned:
             product = b.node("Mul", [score, b.node("Sigmoid", [b.conv(x, 1)])])
+            product = b.node("Mul", [product, b.constant([1.0])])
             score = b.node("Sqrt", [b.node("Add", [product, b.constant(1e-9)])])
         if tail == "apart":
             for tensor, channels in ((score, CLASSES), (distance, 4 * family.bins)):
@@ -85,7 +86,9 @@ def detector(family: Family, tail: str = "", decoded: bool = True) -> Any:
         distance = b.node("Transpose", [distance], perm=[0, 2, 3, 1])
         if family.bins > 1:
             shares = b.node("Softmax", [b.reshape(distance, [1, cells, 4, family.bins])], axis=3)
-            mean = b.node("MatMul", [shares, b.constant(np.arange(family.bins).reshape(-1, 1))])
+            # Paddle multiplies by a vector.
+            numbers = np.arange(family.bins) if family.aligned else np.arange(family.bins).reshape(-1, 1)
+            mean = b.node("MatMul", [shares, b.constant(numbers)])
             distances.append(b.reshape(mean, [1, cells, 4]))
         else:
             distances.append(b.reshape(distance, [1, cells, 4]))

@@ -58,7 +58,9 @@ def _conv_shape(call: OperatorCall) -> Shape:
 
 
 def _multiply_matrices(a: Array, b: Array) -> Array:
-    """Return the product of matrices, as `a @ b`, with the same bits on every CPU."""
+    """Return the product of matrices, or with a vector, as `a @ b`, with the same bits on every CPU."""
+    if b.ndim == 1:
+        return np.asarray(_multiply_matrices(a, b[:, None])[..., 0])
     if np.issubdtype(a.dtype, np.integer):
         return np.asarray(a @ b)
     return matmul(np.asarray(a, np.float64), np.asarray(b, np.float64)).astype(a.dtype)
@@ -233,6 +235,8 @@ def _gemm_shape(call: OperatorCall) -> Shape:
 
 def _matmul_shape(call: OperatorCall) -> Shape:
     a, b = call.shape(), call.shape(1)
+    if len(a) > 1 and b == a[-1:]:  # a vector
+        return a[:-1]
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
         raise Refused(f"matrices of the shapes {list(a)[:8]} and {list(b)[:8]} do not fit; the file is damaged")
     return (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1])

@@ -168,8 +168,8 @@ def _find_aligned_tensors(makers: dict[str, LayerOperation], tensor: str) -> tup
     if root is None or root.kind != "activation" or root.values.get("word") != "sqrt":
         return None
     product = makers.get(root.inputs[0])
-    if product is not None and product.kind == "affine":
-        # Something small keeps the root's slope finite in training.
+    while product is not None and product.kind == "affine":
+        # Something small keeps the root's slope finite in training; paddle2onnx multiplies by 1 before it.
         is_almost_same = np.all(product.values["scale"] == 1) and np.abs(product.values["shift"]).max() <= _SMALLEST_SCORE
         product = makers.get(product.inputs[0]) if is_almost_same else None
     if product is None or product.kind != "mul" or product.values["operand"] == "per_channel":
