@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Which architectures of other packages `mpnet import` takes, how close it computes them, and how fast.
 
-Usage: imports.py draw FOLDER      in an environment with torch: writes ONNX files of ultralytics, torchvision and timm, or in
-                                   one with tensorflow TensorFlow Lite files of keras.applications, with random weights and
-                                   batch norms that measured random images
+Usage: imports.py draw FOLDER      in an environment with torch: writes ONNX files of ultralytics, torchvision, timm, libreyolo
+                                   and torch.ao, or in one with tensorflow TensorFlow Lite files of keras.applications, with
+                                   random weights and batch norms that measured random images
        imports.py train FOLDER DATA.yaml [EPOCHS]    with ultralytics: TRAINED are trained from random weights on its data set,
                                    20 epochs of 160x160 pixels on a CPU, and written at 320x320
        imports.py measure FOLDER   in mpnet's, with onnxruntime and ai-edge-litert: a line of CSV for each file, on standard
@@ -31,6 +31,8 @@ ULTRALYTICS = (
     "yolov9t yolov10n yolo11n yolo11n-seg yolo11n-pose yolo11n-obb yolo11n-cls yolo12n yolo12n-seg yolo26n yolo26n-seg "
     "yolo26n-pose yolo26n-obb rtdetr-resnet50"
 )
+# Exported by ultralytics itself, with its suppression.
+SUPPRESSED = "yolov8n yolo11n yolo11n-seg"
 TORCHVISION = (
     "alexnet vgg11 vgg16_bn resnet18 resnet50 resnext50_32x4d wide_resnet50_2 densenet121 googlenet mobilenet_v2 "
     "mobilenet_v3_small mobilenet_v3_large mnasnet1_0 shufflenet_v2_x1_0 squeezenet1_1 efficientnet_b0 efficientnet_v2_s "
@@ -42,14 +44,30 @@ TIMM = (
     "efficientnet_lite0 efficientnet_b0 tf_efficientnetv2_b0 mixnet_s mnasnet_small fbnetc_100 fbnetv3_b spnasnet_100 "
     "hardcorenas_a ghostnet_100 ghostnetv2_100 lcnet_050 tinynet_e hrnet_w18_small dla34 dpn68 vovnet39a ese_vovnet19b_dw "
     "selecsls42 cspresnet50 cspdarknet53 darknet53 densenet121 xception41 inception_v4 nf_resnet26 nfnet_l0 semnasnet_075 "
-    "hgnet_tiny hgnetv2_b0 starnet_s1 repghostnet_050 fastvit_t8 repvit_m0_9 convnext_atto convmixer_768_32 poolformer_s12 "
-    "edgenext_xx_small mobilevit_xxs mobilevitv2_050 efficientformer_l1 levit_128s swin_tiny_patch4_window7_224 "
+    "hgnet_tiny hgnetv2_b0 starnet_s1 repghostnet_050 fastvit_t8 repvit_m0_9 convnext_atto convnextv2_atto convmixer_768_32 "
+    "poolformer_s12 edgenext_xx_small mobilevit_xxs mobilevitv2_050 efficientformer_l1 levit_128s swin_tiny_patch4_window7_224 "
     "vit_tiny_patch16_224 deit_tiny_patch16_224 resmlp_12_224 visformer_tiny"
 )
+# Detectors of other programs in PyTorch, by libreyolo's own exporter: the family and the size of a network. Each at a size of
+# image that its coarsest grid divides; transformers at their own.
+LIBREYOLO = {
+    "picodet-s": 192,
+    "rtmdet-t": 160,
+    "yolonas-s": 160,
+    "ppyoloe-s": 160,
+    "yolox-n": 160,
+    "yolo9-t": 160,
+    "rtdetr-r18": 640,
+    "dfine-n": 640,
+}
+# Trained quantisation of torchvision's networks, by torch.ao.
+QUANTIZED = "resnet18 mobilenet_v2"
 KERAS = (
     "MobileNetV2 MobileNetV3Small MobileNet EfficientNetB0 NASNetMobile MobileNetV3Large DenseNet121 EfficientNetV2B0 "
     "ResNet50V2 Xception InceptionV3 ResNet50 ConvNeXtTiny InceptionResNetV2 VGG16"
 )
+# Sides of images of networks whose patches do not divide the usual one.
+SIDES = {"mobilevit_xxs": 256, "mobilevitv2_050": 256}
 # Their first layers bring values from 0 to 255 to what the weights want.
 BYTES = ("MobileNetV3", "EfficientNet", "ConvNeXt")
 # Of detectors whose boxes from random weights hang on the last bit, ONNX Runtime's from float64's as well.
@@ -102,6 +120,9 @@ def draw(folder: Path) -> None:
         return
     for package, (names, side, make) in PACKAGES.items():
         _draw_all(folder, package, names, ".onnx", partial(_export, make, side))
+    _draw_all(folder, "ultralytics", " ".join(f"{name}-nms" for name in SUPPRESSED.split()), ".onnx", _export_suppressed)
+    _draw_all(folder, "libreyolo", " ".join(LIBREYOLO), ".onnx", _export_libreyolo)
+    _draw_all(folder, "torch-ao", QUANTIZED, ".onnx", _export_quantized)
 
 
 def _draw_all(folder: Path, package: str, names: str, suffix: str, write: Callable[[str, Path], None]) -> None:
@@ -136,22 +157,93 @@ def _largest(name: str) -> float:
     return 255.0 if name.startswith(BYTES) else 1.0
 
 
-def _export(make: Callable[[str], Any], side: int, name: str, path: Path) -> None:
+def _export(make: Callable[[str], Any], usual_side: int, name: str, path: Path) -> None:
     import torch
 
     torch.manual_seed(0)
-    model = make(name)
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear) and not module.weight.any():  # as torchvision begins: every result is 0
-            torch.nn.init.trunc_normal_(module.weight, std=0.02)
-    # A batch norm's own statistics keep values of the size that a trained network has.
-    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    model, side = make(name), SIDES.get(name, usual_side)
+    _draw_zeros(model)
     model.train()
-    for norm in norms:
-        norm.momentum = None
+    _measure_norms(model, side)
+    _write(model, side, path)
+
+
+def _draw_zeros(model: Any) -> None:
+    """Give weights that are all 0 other values: with these every result would be 0, or a normalisation do nothing."""
+    from torch import nn
+
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, nn.Conv2d)) and not module.weight.any():
+            nn.init.trunc_normal_(module.weight, std=0.02)
+        if type(module).__name__ == "GlobalResponseNorm":
+            nn.init.normal_(module.weight, std=0.5)
+            nn.init.normal_(module.bias, std=0.1)
+
+
+def _measure_norms(model: Any, side: int) -> None:
+    """Give batch norms statistics of their own, which keep values of the size that a trained network has."""
+    import torch
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.momentum = None
+            module.train()
     with torch.no_grad():
         model(torch.rand(2, 3, side, side))
-    _write(model, side, path)
+
+
+def _export_suppressed(name: str, path: Path) -> None:
+    import torch
+    from ultralytics import YOLO
+
+    torch.manual_seed(0)
+    model = YOLO(f"{name.removesuffix('-nms')}.yaml")
+    _measure_norms(model.model.train(), 160)
+    model.model.eval()
+    exported = Path(model.export(format="onnx", imgsz=160, nms=True, simplify=False, opset=17))
+    exported.rename(path)
+
+
+def _export_libreyolo(name: str, path: Path) -> None:
+    from importlib import import_module
+
+    import torch
+
+    torch.manual_seed(0)
+    family, _, size = name.rpartition("-")
+    module, side = import_module(f"libreyolo.models.{family}.model"), LIBREYOLO[name]
+    wrapper = next(
+        value for word, value in vars(module).items() if word.lower() == f"libre{family}" and isinstance(value, type)
+    )
+    detector = wrapper(None, size=size, device="cpu", _scratch_init=True)
+    _draw_zeros(detector.model.eval())
+    _measure_norms(detector.model, side)
+    detector.model.eval()
+    partial_path = path.with_suffix(".part.onnx")
+    detector.export("onnx", imgsz=side, output_path=str(partial_path), simplify=False)
+    partial_path.rename(path)
+
+
+def _export_quantized(name: str, path: Path) -> None:
+    import torch
+    from torch.ao import quantization as ao
+    from torch.ao.quantization.quantize_fx import prepare_qat_fx
+
+    torch.manual_seed(0)
+    model = _torchvision(name).train()
+    _measure_norms(model, 224)
+    # Those that torch.ao takes by default have no form in ONNX: fused with their observers.
+    activations = ao.FakeQuantize.with_args(
+        observer=ao.MovingAverageMinMaxObserver, quant_min=0, quant_max=255, dtype=torch.quint8, reduce_range=False
+    )
+    mapping = ao.QConfigMapping().set_global(ao.QConfig(activations, ao.default_per_channel_weight_fake_quant))
+    prepared = prepare_qat_fx(model.train(), mapping, (torch.rand(1, 3, 224, 224),))
+    with torch.no_grad():
+        prepared(torch.rand(2, 3, 224, 224))
+    prepared.eval().apply(ao.disable_observer)
+    partial_path = path.with_suffix(".part")
+    torch.onnx.export(prepared, (torch.rand(1, 3, 224, 224),), str(partial_path), opset_version=17, dynamo=False)
+    partial_path.rename(path)
 
 
 def _write(model: Any, side: int, path: Path) -> None:
@@ -187,13 +279,15 @@ def train(folder: Path, data: str, epochs: int) -> None:
 def measure(folder: Path) -> Iterator[dict[str, Any]]:
     """One row for each file."""
     from mpnet.errors import MpnetError
-    from mpnet.importing import import_model
+    from mpnet.importing import Choices, import_model
+    from mpnet.importing.file_metadata import Pixels
 
     for path in sorted([*folder.glob("*.onnx"), *folder.glob("*.tflite")]):
         package, _, name = path.stem.partition(".")
         row = {"package": package, "architecture": name}
         try:
-            imported = import_model(path)
+            # What the engine is given is given here too, whatever a decoder's program trains with.
+            imported = import_model(path, Choices(pixels=Pixels()))
         except MpnetError as error:
             yield row | {"taken": 0, "reason": str(error).partition(": ")[2]}
             continue
@@ -214,8 +308,11 @@ def _figures(path: Path, imported: Any) -> dict[str, Any]:
     engine, reference = (_in_litert if path.suffix == ".tflite" else _in_onnxruntime)(path, imported, x)
     prepared = Prepared(network, parse_weights(imported.weights, network, str(path)), kernels())
     figures, runs = {}, {"engine_ms": engine}
-    for precision in ("fp32", "int8"):
-        session = Session(prepared, build_plan(network, assign(network, precision), resolve_options(network)))
+    is_quantized = any(layer.declared is not None and layer.declared.precision is not None for layer in network.layers)
+    for precision in ("int8",) if is_quantized else ("fp32", "int8"):
+        # A quantised file's own codes; any other file's layers, all as one.
+        precisions = assign(network) if is_quantized else assign(network, precision)
+        session = Session(prepared, build_plan(network, precisions, resolve_options(network)))
         heads = [head.reshape(1, -1, head.shape[3]).transpose(0, 2, 1).copy() for head in session.forward(x)]
         errors = [np.abs(a - b).max() / np.abs(b).max() for a, b in zip(heads, reference, strict=True)]
         figures[f"{precision}_error"] = f"{max(errors):.1e}"
