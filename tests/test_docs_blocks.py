@@ -16,6 +16,7 @@ import yaml
 
 from mpnet.cli.main import COMMANDS, cli
 from mpnet.formats.documents.experiment import parse_experiment
+from mpnet.formats.documents.target_file import parse_target
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INDENTED = re.compile(r"(?<=\n\n)((?:    \S.*\n(?: *\n(?=    ))?)+)")
@@ -123,11 +124,14 @@ def test_every_command_named_in_a_sentence_is_taken_by_the_command_line(reposito
     assert command_count > 50
 
 
-def test_every_key_is_taken_by_an_experiment(repository: Path) -> None:
+def test_every_key_is_taken_by_an_experiment_or_a_target_file(repository: Path) -> None:
     yaml_blocks = [block for block in blocks(repository) if block.language == "yaml"]
     assert len(yaml_blocks) >= 3
     for block in yaml_blocks:
-        parse_experiment(yaml.safe_dump(BASE | yaml.safe_load(block.text)), source=block.page)
+        if block.text.startswith("what:"):
+            parse_target(block.text, block.page, block.page)
+        else:
+            parse_experiment(yaml.safe_dump(BASE | yaml.safe_load(block.text)), source=block.page)
 
 
 def test_every_script_compiles_and_finds_its_imports(repository: Path) -> None:

@@ -22,7 +22,7 @@ TOPICS = {
         "narrow",
         "quantization",
     }
-    | {"damaged_documents", "docs_replayed", "reproducers", "sources", "tables", "toolchains", "unlabelled"},
+    | {"damaged_documents", "docs_replayed", "reproducers", "sources", "tables", "target_files", "toolchains", "unlabelled"},
     "detection": {"conditions", "math"},
     "engine": {"family"},
     "evaluation": {"coverage"},

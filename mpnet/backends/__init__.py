@@ -14,10 +14,10 @@ from typing import Any, Callable, Collection, Mapping, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.target_file import TargetFile
 from mpnet.errors import ConfigError
 from mpnet.export import Exported
 from mpnet.messages import nearest
-from mpnet.model.precision import USUAL_NAMES
 from mpnet.packages import declared, require
 
 Executed = Mapping[int, tuple[str, str]]
@@ -52,38 +52,38 @@ class Model(Protocol):
 class Backend:
     """A program that runs an exported configuration.
 
-    what:     for --help.
-    target, flavour: the exported form that it runs.
-    mode:     the quantisation options that match what it does, as an experiment file has them, such as
-              {"activations": {"ranges": "calibrated", "mode": "affine"}}; only searches under them keep their order.
+    file:     its target file: what it is, the exported form that it runs, the quantisation options that match what it does,
+              and the precisions that layers can really run in; others are widened when a file is loaded.
     packages: requirements such as `onnxruntime>=1.17`; extra: the extra of mpnet that brings them.
     load:     (exported, threads) -> model. Raises: EngineError, one line, when the program refuses the file.
     caution:  what the layers run in -> one line on what to know of this program on this CPU, else ''.
-    runs:     the usual precisions that layers can really run in; others are widened when a file is loaded.
     """
 
-    what: str
-    target: str
-    flavour: str
+    file: TargetFile
     load: Callable[[Exported, int], Model] = field(repr=False)
-    mode: Mapping[str, Any] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     extra: str = ""
     caution: Callable[[Executed], str] = field(default=lambda executed: "", repr=False)
-    runs: tuple[str, ...] = USUAL_NAMES
 
+    @property
+    def what(self) -> str:
+        """Return what it is, for --help."""
+        return self.file.what
 
-@dataclass(frozen=True)
-class Reader:
-    """A program that reads an exported form, and that mpnet does not start itself; fields as of `Backend`."""
+    @property
+    def target(self) -> str:
+        """Return the export target that it runs."""
+        return self.file.export_target
 
-    target: str
-    flavour: str
-    mode: Mapping[str, Any]
-    runs: tuple[str, ...] = USUAL_NAMES
+    @property
+    def flavour(self) -> str:
+        """Return the flavour of that target, '' where it has none."""
+        return self.file.flavour
 
-
-READERS = {"armnn": Reader("tflite", "armnn", {"activations": {"mode": "affine", "ranges": "calibrated"}})}
+    @property
+    def mode(self) -> Mapping[str, Any]:
+        """Return the quantisation options that match what it does, such as {"activations": {"ranges": "calibrated"}}."""
+        return self.file.quantization.plain_values()
 
 
 def backends() -> dict[str, Backend]:
@@ -97,11 +97,6 @@ def backend(name: str) -> Backend:
     if name not in known:
         raise ConfigError(f"engine {name!r} is unknown; {nearest(name, known)}")
     return known[name]
-
-
-def reader(name: str) -> Backend | Reader:
-    """Return the backend, or else the other program, of a name. Raises: as `backend`."""
-    return READERS.get(name) or backend(name)
 
 
 def runner_of(target: str, flavour: str) -> str | None:

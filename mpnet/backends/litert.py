@@ -13,6 +13,7 @@ from mpnet.backends.images import first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
+from mpnet.formats.documents.target_file import bundled_target
 from mpnet.packages import requirements, version_of
 
 _DELEGATE = "DELEGATE"
@@ -69,12 +70,4 @@ class LiteRTModel:
         return None
 
 
-BACKEND = Backend(
-    "LiteRT with XNNPACK",
-    "tflite",
-    "litert",
-    LiteRTModel,
-    {"activations": {"mode": "affine", "ranges": "dynamic"}},
-    packages=requirements("ai-edge-litert"),
-    extra="litert",
-)
+BACKEND = Backend(bundled_target("litert"), LiteRTModel, packages=requirements("ai-edge-litert"), extra="litert")

@@ -16,6 +16,7 @@ from mpnet.backends import Backend, Executed
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
+from mpnet.formats.documents.target_file import bundled_target
 from mpnet.packages import requirements, version_of
 
 _MACHINE_DEPENDENT = (
@@ -97,12 +98,4 @@ class NcnnModel:
         return None
 
 
-BACKEND = Backend(
-    "ncnn",
-    "ncnn",
-    "",
-    NcnnModel,
-    {"activations": {"mode": "symmetric", "ranges": "calibrated", "rounding": "half_away"}},
-    packages=requirements("ncnn"),
-    extra="ncnn",
-)
+BACKEND = Backend(bundled_target("ncnn"), NcnnModel, packages=requirements("ncnn"), extra="ncnn")

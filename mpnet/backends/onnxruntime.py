@@ -17,6 +17,7 @@ from mpnet.backends.images import by_image, explained, first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
+from mpnet.formats.documents.target_file import bundled_target
 from mpnet.packages import requirements
 
 # What the optimised graph calls a convolution: operator -> precision of its products.
@@ -104,13 +105,4 @@ class OnnxRuntimeModel:
         return dict(times)
 
 
-BACKEND = Backend(
-    "ONNX Runtime",
-    "onnx",
-    "onnxruntime",
-    OnnxRuntimeModel,
-    {"activations": {"mode": "affine", "ranges": "calibrated"}},
-    requirements("onnxruntime", "onnx"),
-    "onnxruntime",
-    runs=("fp32", "int8"),
-)
+BACKEND = Backend(bundled_target("onnxruntime"), OnnxRuntimeModel, requirements("onnxruntime", "onnx"), "onnxruntime")

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mpnet.backends import onnxruntime
+from mpnet.formats.documents.target_file import bundled_target
 
-BACKEND = replace(
-    onnxruntime.BACKEND, what="ONNX Runtime, most layers in int8 with one more rounding each", flavour="onnxruntime-fast"
-)
+BACKEND = replace(onnxruntime.BACKEND, file=bundled_target("onnxruntime-fast"))

@@ -14,6 +14,7 @@ from mpnet.backends.images import by_image, explained, first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
+from mpnet.formats.documents.target_file import bundled_target
 from mpnet.kernels.environment import int8_sums_saturate
 from mpnet.packages import requirements
 
@@ -117,13 +118,4 @@ def _text(value: Any) -> str:
     return str(value.astype(str) if hasattr(value, "astype") else value)
 
 
-BACKEND = Backend(
-    "OpenVINO",
-    "onnx",
-    "openvino",
-    OpenVinoModel,
-    {"activations": {"mode": "affine", "ranges": "calibrated"}},
-    requirements("openvino", "onnx"),
-    "openvino",
-    _caution,
-)
+BACKEND = Backend(bundled_target("openvino"), OpenVinoModel, requirements("openvino", "onnx"), "openvino", _caution)

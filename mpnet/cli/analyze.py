@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from mpnet.backends import READERS, backends
 from mpnet.cli.options import OUTPUT_FILE, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
 from mpnet.cli.output import print_result, progress
 from mpnet.diagnose.analyze import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment
@@ -40,9 +39,10 @@ from mpnet.report.text.analysis import print_analysis
 )
 @click.option(
     "--target",
-    "engine",
-    type=click.Choice([*sorted([*backends(), *READERS]), "mprun"]),
-    help="The program that will run the choice: only precisions that it runs are proposed.  [default: the key backends]",
+    "target_name",
+    metavar="NAME|FILE",
+    help="What will run the choice: only precisions that it runs are proposed. As of `mpnet init`.  [default: the sweep's "
+    "target, else the key backends]",
 )
 @click.option("--rows", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Most rows of a table.")
 @click.option("--csv", "csv_path", type=OUTPUT_FILE, help="Write all steps to this file.")
@@ -52,7 +52,7 @@ def command(
     unlabelled: Path | None,
     images: int,
     keep_macs: float,
-    engine: str | None,
+    target_name: str | None,
     rows: int,
     csv_path: Path | None,
     threads: int | None,
@@ -72,7 +72,7 @@ def command(
         experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa),
         images=images,
         keep_macs_percent=keep_macs,
-        engine=engine or "",
+        target=target_name or "",
         progress=progress(quiet),
     )
     if csv_path is not None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from mpnet.backends import READERS, backends
 from mpnet.cli.options import FOLDER, PATH, declare, experiment_of, set_option
 from mpnet.cli.output import print_result, progress
 from mpnet.config.experiment import RuntimeSection
@@ -39,8 +38,8 @@ IMAGES = 32
 @click.option(
     "--target",
     "engine",
-    type=click.Choice([*sorted([*backends(), *READERS]), "mprun"]),
-    help="The program that will run the choice: where it falls back is looked at.  [default: the key backends]",
+    metavar="NAME|FILE",
+    help="What will run the choice, as of `mpnet init`: where it falls back is looked at.  [default: the key backends]",
 )
 @click.option(
     "--count",

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from mpnet.backends import READERS, backends
 from mpnet.cli.options import OUTPUT_FILE, PATH, declare
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError, FormatError
+from mpnet.formats.documents.target_file import target_file, target_names
 from mpnet.formats.files.atomic import write_text
 from mpnet.formats.files.foreign import foreign_model
 from mpnet.messages import counted
@@ -41,9 +41,10 @@ from mpnet.trial.template import InitFiles, experiment_template
 @click.option("--names", type=PATH, help="Class names, one a line.  [default: as the .data or data.yaml says]")
 @click.option(
     "--target",
-    "engine",
-    type=click.Choice([*sorted([*backends(), *READERS]), "mprun"]),
-    help="The program that will run the choice: the file quantises as it does, and a sweep searches what it can run.",
+    "target_name",
+    metavar="NAME|FILE",
+    help="What will run the choice, a program or a family of chips: the file quantises as it does, and a sweep searches what "
+    f"it can run. One of {', '.join(target_names())}, or a target file of your own (.yaml).",
 )
 @click.option("-o", "--out", type=OUTPUT_FILE, help="The file to write.  [default: NAME.yaml, of the cfg]")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
@@ -56,7 +57,7 @@ def command(
     labels: Path | None,
     annotations: Path | None,
     names: Path | None,
-    engine: str | None,
+    target_name: str | None,
     out: Path | None,
     force: bool,
     as_json: bool,
@@ -73,8 +74,9 @@ def command(
         raise ConfigError("name images with labels (--images), or images without (--unlabelled)")
     if target.exists() and not force:
         raise ConfigError(f"{target}: exists already; name another file with -o, or replace it with --force")
+    runner = None if target_name is None else target_file(target_name)
     parts = InitFiles(cfg, weights or cfg.with_suffix(".weights"), images, names, labels, annotations, unlabelled)
-    text, dataset, spec = experiment_template(parts, target, name, "" if engine in (None, "mprun") else str(engine))
+    text, dataset, spec = experiment_template(parts, target, name, runner)
     for warning in (*spec.warnings, *dataset.notes):
         note(warning)
     write_text(target, text)

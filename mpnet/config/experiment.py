@@ -167,11 +167,13 @@ class SpaceSection:
     layers: (selector, precisions) pairs over `sweep.precisions`, later ones win; a single precision pins a layer.
     tied:   groups of selectors; all layers of a group always have the same precision. AUTO_TIES: those that the network has.
     quantization: options to vary besides.
+    target: a target file, by its name or path, whose limits and ties hold besides; None: mpnet's own arithmetic has none.
     """
 
     layers: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), metadata=selectors(word(tuple(PRECISIONS), many=True)))
     tied: tuple[tuple[str, ...], ...] = field(default=(), metadata={"key": Key("groups")})
     quantization: tuple[OptionRange, ...] = field(default=(), metadata={"key": Key("options")})
+    target: str | None = field(default=None, metadata=text())
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.experiment import Experiment, PrecisionSection
+from mpnet.config.target_file import TargetFile
 from mpnet.diagnose.analysis_document import (
     AnalysisDocument,
     ChangedOption,
@@ -49,7 +50,7 @@ _ERRORS = tuple(field.name for field in fields(TensorError))
 class AnalysisReport:
     """The analysis of a plan, and the layers worth a higher precision within keep_macs_percent of its MACs.
 
-    engine:         that will run the choice, '' for mpnet's own. raising, remedies: what that has.
+    target:         that will run the choice, None for mpnet's own. raising, remedies: what that has.
     default_scheme: None where it is given, or does not apply.
     """
 
@@ -58,7 +59,7 @@ class AnalysisReport:
     analysis: Analysis
     proposal: Proposal
     keep_macs_percent: float
-    engine: str
+    target: TargetFile | None
     raising: Raising
     remedies: Remedies
     default_scheme: DefaultScheme | None
@@ -76,7 +77,7 @@ class AnalysisReport:
             layers=tuple(self._layer_row(layer) for layer in analysis.layers),
             steps=tuple(_step_row(step) for step in sort_worst_first(analysis.steps)),
             keep=self._proposal_row(),
-            target=self.engine,
+            target="" if self.target is None else self.target.name,
             default_quantization=self._default_row(),
         )
 
@@ -181,26 +182,26 @@ def analyze_experiment(
     *,
     images: int = ANALYSIS_IMAGES,
     keep_macs_percent: float = KEEP_MACS_PERCENT,
-    engine: str = "",
+    target: str = "",
     progress: Progress = silent,
 ) -> AnalysisReport:
     """Run the experiment's configuration beside fp32 on some of its images, evenly spread.
 
-    engine: that will run the choice, as `trial.defaults.target_of` takes it.
+    target: that will run the choice, by name or path, as `trial.defaults.target_of` takes it.
 
     Raises: as `open_workbench`; ConfigError when every layer is fp32, EngineError naming the layer.
     """
+    runner = target_of(experiment, target)
     bench = open_workbench(experiment)
     plan = bench.plan(bench.assign())
     positions = spread(len(bench.inputs), images)
     with progress("images", len(positions)) as advance:
         analysis = analyze(bench.prepared, plan, _batches(bench, positions), bench.threads, advance)
-    target = target_of(experiment, engine)
-    raising = find_raising(bench, target)
+    raising = find_raising(bench, runner)
     proposal = propose(bench, plan, analysis, keep_macs_percent, raising, progress)
-    default_scheme = measure_default(bench, plan, target, progress)
+    default_scheme = measure_default(bench, plan, runner, progress)
     remedies = Remedies(bench, plan, raising)
-    return AnalysisReport(bench, plan, analysis, proposal, keep_macs_percent, target, raising, remedies, default_scheme)
+    return AnalysisReport(bench, plan, analysis, proposal, keep_macs_percent, runner, raising, remedies, default_scheme)
 
 
 def sort_worst_first(steps: tuple[StepAnalysis, ...]) -> list[StepAnalysis]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Mapping
 
+from mpnet.config.target_file import TargetFile
 from mpnet.diagnose.proposal import IMAGES, measure_plans
 from mpnet.engine.options import EngineOptions, resolve_options
 from mpnet.engine.plan import Plan
@@ -31,16 +32,18 @@ class DefaultScheme:
     noise: float
 
 
-def measure_default(bench: Workbench, plan: Plan, engine: str, progress: Progress = silent) -> DefaultScheme | None:
+def measure_default(
+    bench: Workbench, plan: Plan, target: TargetFile | None, progress: Progress = silent
+) -> DefaultScheme | None:
     """Measure the default scheme where it quantises a layer of the plan otherwise than the given one.
 
     None where it does not, and where what is given follows from something else: a quantised model's own cfg, or arithmetic in
-    whole numbers alone. engine: as `default_quantization`. Raises: as `under_quantization` and `run_plans`.
+    whole numbers alone. target: as `default_quantization`. Raises: as `under_quantization` and `run_plans`.
     """
     codes = [layer.index for layer in plan.network.convolutions if plan.precision[layer.index].carries_scale]
     if not codes or bench.options.integer_only or declares_quantization(bench.network):
         return None
-    options = replace(default_quantization(bench.network, engine), narrow=bench.experiment.quantization.options.narrow)
+    options = replace(default_quantization(bench.network, target), narrow=bench.experiment.quantization.options.narrow)
     resolved = resolve_options(bench.network, options, batch_norm=bench.options.batch_norm)
     if not _differs(bench.options, resolved, codes):
         return None

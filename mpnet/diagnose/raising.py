@@ -6,11 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Collection, Mapping
 
+from mpnet.config.target_file import TargetFile
 from mpnet.engine.cost import LAYER_COSTS
 from mpnet.engine.plan import Plan
 from mpnet.model.precision import FP16, FP32, INT16, USUAL_NAMES, Precision
 from mpnet.trial.defaults import runnable_precisions
 from mpnet.trial.workbench import Workbench
+
+_NEXT = {INT16: 1, FP32: 3}
+"""Where what is higher than a precision begins; of other codes with int16, of other halves with fp32."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,11 @@ class Raising:
     integer_only: bool = False
 
     def raise_precision(self, layer: int, precision: Precision) -> Precision:
-        """Return the next higher precision of a layer: of codes fp16, else fp32. The same where there is no higher one."""
+        """Return the next higher precision of a layer that is available: int16, fp16, fp32. The same where there is none."""
         if self.integer_only and precision.carries_scale:
             return INT16
-        higher = (FP16, FP32) if precision.carries_scale else (FP32,)
         names = self.available.get(layer, USUAL_NAMES)
+        higher = (INT16, FP16, FP32)[_NEXT.get(precision, 0 if precision.carries_scale else 2) :]
         return next((candidate for candidate in higher if candidate.name in names), precision)
 
     def count_cost(self, plan: Plan, layer: int) -> int:
@@ -39,14 +43,14 @@ class Raising:
         return LAYER_COSTS["bit_operations"](raised_lowering) - LAYER_COSTS["bit_operations"](lowering)
 
 
-def find_raising(bench: Workbench, engine: str) -> Raising:
-    """Find what layers may be raised to: what the engine runs, else what the experiment's sweep may choose.
+def find_raising(bench: Workbench, target: TargetFile | None) -> Raising:
+    """Find what layers may be raised to: what the target runs, else what the experiment's sweep may choose.
 
-    engine: of `mpnet run --engine`, or of READERS; '': mpnet's own, which runs all.
+    target: None: mpnet's own, which runs all. Raises: as `runnable_precisions`.
     """
     integer_only = bench.options.integer_only
-    if engine:
-        return Raising(runnable_precisions(bench.network, engine), integer_only)
+    if target is not None:
+        return Raising(runnable_precisions(bench.network, target), integer_only)
     sweep = bench.experiment.sweep
     names = USUAL_NAMES if sweep is None else tuple(name for name in USUAL_NAMES if name in sweep.precisions)
     # A sweep that may choose one precision alone says nothing of the program.

@@ -25,12 +25,13 @@ from mpnet.engine.operations import (
     Operation,
 )
 from mpnet.engine.operations.integer import INTEGER_ACTIVATIONS
-from mpnet.engine.options import EngineOptions, LayerQuantization
+from mpnet.engine.options import EngineOptions, LayerQuantization, resolve_options, with_some_ranges
 from mpnet.engine.rules import RULES
 from mpnet.errors import PrecisionError
 from mpnet.model.layers import LayerSpec
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.model.precision import FP32, INT8, INT16, Precision
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions
 from mpnet.quantization.codes import Codes, codes_of, leaky_sums
 
 ACTIVATIONS = (*INTEGER_ACTIVATIONS, "leaky")
@@ -55,6 +56,22 @@ def check_precisions(network: NetworkSpec, requested: Mapping[int, Precision]) -
             raise PrecisionError(
                 f"{place}: [{layer.kind}] is always fp32 and has no form in whole numbers; leave quantization.integer_only out"
             )
+
+
+def find_refusal(network: NetworkSpec) -> str:
+    """Return why a network has no form in whole numbers, naming the first layer that has none; '' where all have one."""
+    calibrated = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated"))
+    options = with_some_ranges(resolve_options(network, calibrated), network)
+    for layer in network.layers:
+        if layer.always_fp32:
+            if not is_head(layer):
+                return f"layer {layer.index} ({layer.name}): [{layer.kind}] has no form in whole numbers"
+            continue
+        try:
+            operations_of(network, options, layer, INT8, INT8)
+        except PrecisionError as error:
+            return str(error)
+    return ""
 
 
 def is_head(layer: LayerSpec) -> bool:

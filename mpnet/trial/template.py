@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping
 
-from mpnet.backends import reader
 from mpnet.config.experiment import HOLDOUT, MANY_IMAGES, DataSection
+from mpnet.config.target_file import TargetFile
 from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import parse_experiment
 from mpnet.formats.documents.experiment_writer import format_flow, quantization_keys, quote_path
+from mpnet.formats.documents.target_file import is_path
 from mpnet.formats.files.paths import compose
 from mpnet.formats.images.frames import VIDEO_SUFFIXES
 from mpnet.formats.images.read import SUFFIXES, is_image_name, unread_kinds
@@ -24,10 +25,10 @@ from mpnet.formats.labels.dataset import dataset_of
 from mpnet.formats.weights import open_weights
 from mpnet.messages import one_line
 from mpnet.model.network import NetworkSpec
-from mpnet.model.precision import USUAL_NAMES
+from mpnet.model.precision import FP16, FP32
 from mpnet.model.selectors import layer_groups
 from mpnet.model.task import CLASSIFICATION
-from mpnet.trial.defaults import default_objectives, default_precisions, default_quantization, refused_layers
+from mpnet.trial.defaults import default_objectives, default_precisions, default_quantization, layers_on_cpu, refused_layers
 from mpnet.trial.task import task_of
 
 _PAGE = "# All keys: docs/experiments.md. Try it:\n"
@@ -50,11 +51,12 @@ class InitFiles:
     unlabelled: Path | None = None
 
 
-def experiment_template(files: InitFiles, target: Path, name: str, engine: str = "") -> tuple[str, Dataset, NetworkSpec]:
+def experiment_template(
+    files: InitFiles, target: Path, name: str, runner: TargetFile | None = None
+) -> tuple[str, Dataset, NetworkSpec]:
     """Return the text of an experiment file at `target`, whose paths count from its folder; and what it names.
 
-    engine: of `mpnet run --engine`, or of READERS: the file then quantises as it does, and searches only what it can run.
-    '': mpnet's own.
+    runner: what will run the choice: the file then quantises as it does, and searches only what it can run. None: mpnet's own.
     Raises: ConfigError, DataError, FormatError for whatever does not fit together; each message is one line.
     """
     network = read_cfg(files.cfg)
@@ -72,7 +74,10 @@ def experiment_template(files: InitFiles, target: Path, name: str, engine: str =
     section = DataSection(**data)  # type: ignore[arg-type]
     classes = class_names(network, files.names, section) if files.names or section.format != "coco" else None
     dataset = dataset_of(section, classes)
-    text = _text(head, network, dataset, target, engine)
+    space = ""
+    if runner is not None:
+        space = relative(runner.name) if is_path(runner.name) else runner.name
+    text = _text(head, network, dataset, target, runner, space)
     parse_experiment(text, source=str(target), base=base)
     return text, dataset, network
 
@@ -136,37 +141,47 @@ def find_labels(images: Path) -> Path | None:
     )
 
 
-def _quantization(network: NetworkSpec, engine: str) -> tuple[str, str]:
+def _quantization(network: NetworkSpec, runner: TargetFile | None) -> tuple[str, str]:
     """Return the lines of the mode, and that of the precisions a sweep may choose."""
     note = ""
-    if engine:
-        note = f"# As {engine} quantises. "
-        for name, layers in refused_layers(network, engine).items():
+    if runner is not None:
+        name = one_line(runner.name)
+        note = f"# As {name} quantises. "
+        for precision, layers in refused_layers(network, runner).items():
             if 0 < len(layers) < len(network.convolutions):
-                note += f"It cannot run {name} in {', '.join(layers)}. "
-        unused = [name for name in USUAL_NAMES if name not in reader(engine).runs]
-        note += "".join(f"It runs {name} as fp32, so that is not searched. " for name in unused)
+                note += f"It cannot run {precision} in {', '.join(layers)}. "
+        if {FP16.name, FP32.name} & {*runner.precisions} == {FP32.name}:
+            note += f"It runs {FP16.name} as {FP32.name}, so that is not searched. "
+        on_cpu = layers_on_cpu(network, runner)
+        if on_cpu:
+            note += (
+                f"The CPU runs {', '.join(f'{network.layers[index].name} ({word})' for index, word in on_cpu.items())} there. "
+            )
         note = note.rstrip() + "\n"
-    options = default_quantization(network, engine)
-    if options.equalisation is not None:
+    options = default_quantization(network, runner)
+    if runner is not None and runner.quantization.integer_only and not options.integer_only:
+        note += "# Results lie in codes there too, but this network has no form in whole numbers: they are in reals here.\n"
+    if options.equalisation:
         note += "# Channels that depthwise layers read are equalised: it costs nothing and changes no fp32 result.\n"
-    if options.bias_correction is not None:
+    if options.bias_correction:
         note += "# bias_correction takes out the mean error of rounded weights, which is large in depthwise layers.\n"
     return (
         f"{note}quantization: {format_flow(quantization_keys(options))}",
-        f"precisions: {format_flow(default_precisions(network, engine))}",
+        f"precisions: {format_flow(default_precisions(network, runner))}",
     )
 
 
-def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engine: str) -> str:
+def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, runner: TargetFile | None, space: str) -> str:
     task, images = task_of(network), dataset.labelled_count
     name, model, data, *_ = head.splitlines()
     groups = ", ".join(f"{group} ({len(layers)})" for group, layers in layer_groups(network).items() if group != "conv")
     start = "precision: {default: int8}"
     if "heads" in layer_groups(network):  # Measured: docs/results/quantization.md.
+        available = default_precisions(network, runner)
+        raised = FP16.name if runner is None or FP16.name in available else available[0]
         start = (
             "# Where to begin: what heads round is what is found, and they are small. A sweep says which layers matter here.\n"
-            "precision: {default: int8, layers: {heads: fp16}}"
+            f"precision: {{default: int8, layers: {{heads: {raised}}}}}"
         )
     few = len(dataset.images) < MANY_IMAGES
     holdout = "# A share of the images, such as 0.4, that only reports and does not choose."
@@ -184,7 +199,9 @@ def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engin
         else "# From images to boxes. resize: letterbox for networks that were trained that way.\n"
         f"detection: {format_flow({'resize': network.resize, 'confidence': 0.005, 'nms': 0.45})}\n"
     )
-    mode, precisions = _quantization(network, engine)
+    mode, precisions = _quantization(network, runner)
+    if space:
+        precisions += f"\n  # The layers' limits and ties there: mpnet targets {space}.\n  space: {{target: {space}}}"
     file_name = shlex.quote(one_line(target.name))
     return f"""{_PAGE}#
 #   mpnet run {file_name}       this file's own precisions beside fp32

@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from mpnet import backends, export
 from mpnet.backends import Backend, Executed
+from mpnet.config.target_file import TargetFile
 from mpnet.engine.options import LayerQuantization
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
 from mpnet.export import Configuration, Exported, Target
 from mpnet.kernels.isa import kernels
 from mpnet.model.layers import LayerSpec
-from mpnet.model.precision import Precision
+from mpnet.model.precision import USUAL_NAMES, Precision
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions
 from mpnet.model.weights import Weights
 from tests.cli.conftest import experiment, mpnet  # noqa: F401
 
@@ -78,11 +80,14 @@ def scalar_backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Backend]:
         **export.targets(),
         "pair": Target("mpnet itself", ".pair", _write, support=support, flavours=dict.fromkeys(("exact", ROUGH, INFINITE))),
     }
-    mode = {"activations": {"ranges": "dynamic", "mode": "affine"}}
+    mode = QuantizationOptions(ActivationOptions(ranges="dynamic", mode="affine"))
     scalar_rows = {
         **backends.backends(),
         **{
-            name: Backend("mpnet's scalar kernels", "pair", flavour, lambda exported, threads: ScalarModel(exported), mode)
+            name: Backend(
+                TargetFile("mpnet's scalar kernels", USUAL_NAMES, f"pair/{flavour}", mode, name=name),
+                lambda exported, threads: ScalarModel(exported),
+            )
             for name, flavour in (("scalar", "exact"), ("rough", ROUGH), ("overflowing", INFINITE))
         },
     }

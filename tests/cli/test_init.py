@@ -11,9 +11,8 @@ from pathlib import Path
 import cv2
 import pytest
 
-from mpnet.backends import READERS, backends, reader
 from mpnet.formats.documents.experiment import read_experiment
-from mpnet.model.precision import USUAL_NAMES
+from mpnet.formats.documents.target_file import bundled_target, target_names
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import NAMES
 
@@ -122,16 +121,15 @@ def test_a_sweep_of_what_it_writes(mpnet: Mpnet, user_folder: Path) -> None:
     assert [Path(file["path"]).name for file in own_images["files"]] == [f"scene-{n}.png" for n in range(5)]
 
 
-@pytest.mark.parametrize("engine", [*backends(), *READERS, "mprun"])
-def test_a_target_decides_how_the_file_quantises(mpnet: Mpnet, user_folder: Path, engine: str) -> None:
-    assert mpnet("init", *MODEL, "--images", "street.data", "--target", engine).returncode == 0
-    experiment = read_experiment(user_folder / "net.yaml")
+@pytest.mark.parametrize("name", target_names())
+def test_a_target_decides_how_the_file_quantises(mpnet: Mpnet, user_folder: Path, name: str) -> None:
+    assert mpnet("init", *MODEL, "--images", "street.data", "--target", name).returncode == 0
+    experiment, target = read_experiment(user_folder / "net.yaml"), bundled_target(name)
     assert experiment.sweep is not None
-    assert experiment.sweep.precisions == (reader(engine).runs if engine != "mprun" else USUAL_NAMES)
-    assert ("It runs fp16 as fp32" in (user_folder / "net.yaml").read_text()) is engine.startswith("onnxruntime")
-    activations = experiment.quantization.options.activations
-    mode = reader(engine).mode["activations"] if engine != "mprun" else {"ranges": "dynamic"}
-    assert {key: getattr(activations, key) for key in mode} == dict(mode)
+    assert (experiment.sweep.precisions, experiment.sweep.space.target) == (target.precisions, name)
+    assert ("It runs fp16 as fp32" in (user_folder / "net.yaml").read_text()) is name.startswith("onnxruntime")
+    options = experiment.quantization.options
+    assert options.overlaid(target.quantization) == options
     # Single keys of what it wrote can be set.
     process = mpnet("show", "net.yaml", "--set", "quantization.activations.mode=symmetric", "--json")
     assert process.returncode == 0, process.stderr
@@ -149,6 +147,43 @@ def test_the_network_is_named_once(mpnet: Mpnet, user_folder: Path) -> None:
     without = mpnet("init", "--images", "street.data")
     assert without.returncode == 2
     assert without.stderr.startswith("error: name a network: `mpnet init net.cfg --images val/images`, or for a model")
+
+
+def test_a_target_file_of_ones_own(mpnet: Mpnet, user_folder: Path) -> None:
+    (user_folder / "chips").mkdir()
+    (user_folder / "chips" / "mine.yaml").write_text(
+        "what: mine\nprecisions: [int16, int8]\nquantization: {activations: {ranges: calibrated}}\nlayers: {first: [int16]}\n"
+        "on_cpu: [upsample]\n"
+    )
+    process = mpnet("init", *MODEL, "--images", "street.data", "--target", "chips/mine.yaml", cwd=user_folder)
+    assert process.returncode == 0, process.stderr
+    text = (user_folder / "net.yaml").read_text()
+    assert "The CPU runs upsample-1 (upsample) there." in text
+    assert "space: {target: chips/mine.yaml}" in text
+    experiment = read_experiment(user_folder / "net.yaml")
+    assert experiment.sweep is not None
+    assert experiment.sweep.precisions == ("int16", "int8")
+    # The path counts from the experiment file.
+    assert experiment.sweep.space.target == str(user_folder / "chips" / "mine.yaml")
+    shown = mpnet("targets", "chips/mine.yaml", cwd=user_folder)
+    assert shown.stdout.startswith("chips/mine.yaml: mine\n  precisions: int16, int8\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "none.yaml: cannot be read"),
+        ("what: a\nprecisions: [int7]\n", "none.yaml:2: precisions is 'int7'; did you mean"),
+        ("what: a\nprecisions: int8\nexport: onnx/qqq\n", "none.yaml: export is onnx/qqq: --flavour 'qqq': unknown; known are"),
+    ],
+)
+def test_a_bad_target_file_is_one_line(mpnet: Mpnet, user_folder: Path, content: str | None, message: str) -> None:
+    if content is not None:
+        (user_folder / "none.yaml").write_text(content)
+    refused = mpnet("init", *MODEL, "--images", "street.data", "--target", "none.yaml", cwd=user_folder)
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    assert message in refused.stderr
+    assert not (user_folder / "net.yaml").exists()
 
 
 def test_files_that_are_there_stay(mpnet: Mpnet, user_folder: Path) -> None:

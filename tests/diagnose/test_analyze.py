@@ -24,9 +24,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def analyze(folder: Path, *overrides: str, engine: str = "") -> AnalysisDocument:
+def analyze(folder: Path, *overrides: str, target: str = "") -> AnalysisDocument:
     experiment = read_experiment(folder / "experiment.yaml", overrides)
-    return analyze_experiment(experiment, images=2, keep_macs_percent=40, engine=engine).document()
+    return analyze_experiment(experiment, images=2, keep_macs_percent=40, target=target).document()
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +87,10 @@ def test_options_of_layers_that_hold_no_codes_are_no_other_scheme(folder: Path) 
 def test_layers_are_raised_to_what_the_target_runs(folder: Path) -> None:
     int8 = "precision={default: int8}"
     for document, raised in (
-        (analyze(folder, int8, engine="onnxruntime"), "fp32"),
+        (analyze(folder, int8, target="onnxruntime"), "fp32"),
         (analyze(folder, int8, "backends=[onnxruntime]"), "fp32"),
         (analyze(folder, int8, "sweep={strategy: auto, precisions: [fp32, int8]}"), "fp32"),
-        (analyze(folder, int8, engine="mprun"), "fp16"),
+        (analyze(folder, int8, target="mprun"), "fp16"),
         (analyze(folder, int8), "fp16"),
     ):
         assert {row.raised for row in document.keep.over} <= {raised}

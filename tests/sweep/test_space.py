@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mpnet.config.experiment import AUTO_TIES, OptionRange, SpaceSection
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.model.quantization import QuantizationOptions, WeightOptions
-from mpnet.sweep.problem.space import build_space
+from mpnet.sweep.problem.space import Variable, build_space
+from tests.networks import small_cfg
 from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
 
 PRECISIONS = ("fp32", "int8")
@@ -102,3 +105,22 @@ def test_a_key_of_another_space_is_refused() -> None:
     for key in ("fffff", "fffffff", "fffffh", ""):
         with pytest.raises(ConfigError, match="no configuration of this space"):
             space.codes_of(key)
+
+
+def test_a_target_file_limits_layers_and_ties_them(tmp_path: Path) -> None:
+    network = parse_cfg(small_cfg(), "net.cfg")
+    path = tmp_path / "chip.yaml"
+    path.write_text(
+        "what: a chip\nprecisions: [int16, int8]\nlayers: {first: int16}\none_precision: [tensor, route, maxpool, upsample]\n"
+    )
+    space = build_space(network, ("fp32", "int16", "int8"), SpaceSection(target=str(path)))
+    assert space.variables == (Variable((0,), "i"), Variable((1,), "iq"), Variable((2, 3), "iq"))
+    with_own_tie = SpaceSection(target=str(path), tied=(("2", "4"),))
+    assert build_space(network, ("int16", "int8"), with_own_tie).variables[1:] == (Variable((1, 2, 3), "iq"),)
+    with pytest.raises(
+        ConfigError, match=r"chip.yaml runs layer 2 in int16, int8, and the sweep may choose fp32, fp16; name one"
+    ):
+        build_space(network, ("fp32", "fp16"), SpaceSection(target=str(path)))
+    pinned = SpaceSection(target=str(path), layers=(("4", ("int16",)), ("9", ("int8",))))
+    with pytest.raises(ConfigError, match=r"layers 4, 9 have one precision in .*chip.yaml, and no choice in common"):
+        build_space(network, ("int16", "int8"), pinned)

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from mpnet.backends import READERS, reader
+from mpnet.backends import backends
 from mpnet.backends.deployment import deploy
 from mpnet.backends.placement import placements
 from mpnet.diagnose.doctor.finding import Check, Finding
 from mpnet.diagnose.doctor.patient import Patient
 from mpnet.errors import EngineError, MpnetError
+from mpnet.formats.documents.target_file import target_file
 from mpnet.messages import counted
 from mpnet.model.precision import USUAL_NAMES
 from mpnet.trial.defaults import OWN_ENGINES, refused_layers
@@ -33,17 +34,18 @@ def find_fallbacks(patient: Patient) -> tuple[list[Finding], str]:
 
 def _find_in(patient: Patient, engine: str) -> tuple[list[Finding], str]:
     wanted, network = patient.plan.precision, patient.network
-    refused = refused_layers(network, engine)
+    target = target_file(engine)
+    refused = refused_layers(network, target)
     fallen: dict[tuple[str, str], list[int]] = {}
     why: dict[tuple[str, str], str] = {}
     for layer in network.convolutions:
         base = wanted[layer.index].base
         if layer.name in refused.get(base, ()):
             fallen.setdefault((base, "nothing"), []).append(layer.index)
-        elif base in USUAL_NAMES and base not in reader(engine).runs:
+        elif base in USUAL_NAMES and base not in target.precisions:
             fallen.setdefault((base, "a wider precision"), []).append(layer.index)
     remark = "by what its form can express"
-    if engine not in READERS and not fallen:
+    if engine in backends() and not fallen:
         try:
             deployment = deploy(engine, configuration_of(patient.bench, wanted))
         except EngineError as error:

@@ -33,7 +33,7 @@ from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.model.precision import FP32, INT8
 from mpnet.packages import program
 from mpnet.progress import Advance, Progress, silent
-from mpnet.trial.defaults import declares_quantization, default_quantization
+from mpnet.trial.defaults import declares_quantization, default_quantization, named_target
 from mpnet.trial.experiment import open_workbench, with_network
 from mpnet.trial.inputs import spread
 from mpnet.trial.template import InitFiles, describe_data, find_labels
@@ -163,7 +163,7 @@ def open_patient(
 
     experiment: what SOURCE stands for where it is no file of a network: files may only name a calibration folder then.
     folder:     an empty one, for files that are made on the way. images: how many are run, evenly spread.
-    engine:     of `mpnet run --engine`, or of READERS; '': those of the experiment. runtime: of a network's own file.
+    engine:     a target file's name or path; '': those of the experiment. runtime: of a network's own file.
     Raises: ConfigError, DataError, FormatError; each message is one line with place and remedy.
     """
     imported = None
@@ -230,7 +230,7 @@ def _experiment_of_files(cfg: Path, files: DoctorFiles, imported: Imported | Non
     data = DataSection(**describe_data(parts, network))  # type: ignore[arg-type]
     quantization = QuantizationSection()
     if not declares_quantization(network):
-        quantization = QuantizationSection(default_quantization(network, engine))
+        quantization = QuantizationSection(default_quantization(network, named_target(engine)))
     return Experiment(
         cfg.stem,
         ModelSection(cfg, weights, files.names),

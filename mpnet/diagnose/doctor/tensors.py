@@ -14,6 +14,7 @@ from mpnet.model.layers import RouteSpec
 from mpnet.model.network import ConvolutionSpec
 from mpnet.model.precision import FP32
 from mpnet.quantization.measure import spread_of_channels
+from mpnet.trial.defaults import named_target
 from mpnet.trial.inference import run_plans
 
 UNEVEN_CHANNELS = 16.0
@@ -49,7 +50,7 @@ def find_uneven_channels(patient: Patient) -> tuple[list[Finding], str]:
 
 
 def _describe_uneven(patient: Patient, layer: ConvolutionSpec, of: str, spread: float, lowest_db: float) -> Finding:
-    raised = find_raising(patient.bench, patient.engines[0] if patient.engines else "").raise_precision(
+    raised = find_raising(patient.bench, named_target(patient.engines[0] if patient.engines else "")).raise_precision(
         layer.index, patient.plan.precision[layer.index]
     )
     remedy = f"precision: {{layers: {{{layer.index}: {raised.name}}}}}"

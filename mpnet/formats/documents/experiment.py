@@ -10,8 +10,10 @@ from typing import Sequence
 
 from mpnet.config.experiment import DEFAULT_OUTPUT, LABEL_KEYS, LISTED, DataSection, Experiment
 from mpnet.errors import ConfigError
+from mpnet.formats.documents.target_file import is_path
 from mpnet.formats.documents.yaml_section import mapping, missing, read_section
 from mpnet.formats.documents.yaml_tree import Mapping, Node, Scalar, parse_yaml, read_yaml_file
+from mpnet.formats.files.paths import without_detours
 from mpnet.messages import shown
 from mpnet.model.keys import paths_of
 
@@ -53,6 +55,10 @@ def _experiment(root: Node, overrides: Sequence[str], source: str, base: Path) -
         )
     if experiment.data is not None:
         _check_data(experiment.data, mapping(tree.items["data"], "data"))
+    sweep = experiment.sweep
+    if sweep is not None and sweep.space.target is not None and is_path(sweep.space.target):
+        target = str(without_detours(base / sweep.space.target))
+        experiment = replace(experiment, sweep=replace(sweep, space=replace(sweep.space, target=target)))
     # A path that the file names counts from `base` already; so does the default.
     output = base / experiment.output if experiment.output is DEFAULT_OUTPUT else experiment.output
     return replace(experiment, output=output, source=source)

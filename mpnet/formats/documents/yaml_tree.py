@@ -53,9 +53,9 @@ class Mapping:
 Node = Scalar | Sequence | Mapping
 
 
-def read_yaml_file(path: Path) -> Node:
-    """Read the tree of one YAML file. Raises: ConfigError naming file and line."""
-    data = read_bounded(path, MAX_BYTES, "experiment file", ConfigError, "name a readable YAML file")
+def read_yaml_file(path: Path, what: str = "experiment file") -> Node:
+    """Read the tree of one YAML file. what: for messages. Raises: ConfigError naming file and line."""
+    data = read_bounded(path, MAX_BYTES, what, ConfigError, "name a readable YAML file")
     return parse_yaml(data, named(path))
 
 

@@ -10,18 +10,21 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Collection, Iterator, NamedTuple, Sequence
+from typing import Collection, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from mpnet.config.experiment import AUTO_TIES, SpaceSection
+from mpnet.config.target_file import TargetFile
 from mpnet.errors import ConfigError
+from mpnet.formats.documents.target_file import target_file
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, precision
 from mpnet.model.quantization import NO_OPTIONS, QuantizationOptions
 from mpnet.model.selectors import select_layers
 from mpnet.model.weights import Weights
+from mpnet.trial.defaults import runnable_precisions, tied_layers
 
 MAX_OPTION_SETS = 1000
 
@@ -178,8 +181,13 @@ def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceS
         key_path = f"sweep.space.layers.{selector}"
         for index in _select_weighted(network, selector, key_path):
             choices[index] = _codes(names, key_path)
+    target_ties: list[tuple[int, ...]] = []
+    if section.target is not None:
+        target = target_file(section.target)
+        target_ties = tied_layers(network, target)
+        choices = _within_target(network, target, choices, target_ties)
     root = {index: index for index in layers}
-    for group in _tied(network, section):
+    for group in (*_tied(network, section), *target_ties):
         heads = {root[index] for index in group}
         lowest_root = min(heads)
         root = {index: lowest_root if head in heads else head for index, head in root.items()}
@@ -200,6 +208,37 @@ def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceS
             "sweep.precisions at least two, or use `mpnet run`"
         )
     return space
+
+
+def _within_target(
+    network: NetworkSpec, target: TargetFile, choices: Mapping[int, str], ties: Sequence[tuple[int, ...]]
+) -> dict[int, str]:
+    """Return the codes by layer index that a target runs; a layer that it pins to one precision has that alone.
+
+    Raises: ConfigError where nothing of a layer's choices is left.
+    """
+    runnable = {index: _codes(names, f"target {target.name}") for index, names in runnable_precisions(network, target).items()}
+    limited = {}
+    for index, codes in choices.items():
+        limited[index] = runnable[index] if len(runnable[index]) == 1 else _common((codes, runnable[index]))
+        if not limited[index]:
+            raise ConfigError(
+                f"sweep.space.target: {target.name} runs layer {index} in {_names(runnable[index])}, and the sweep may choose "
+                f"{_names(codes)}; name one in sweep.precisions"
+            )
+    for group in ties:
+        common = _common([limited[index] for index in group])
+        if not common:
+            raise ConfigError(
+                f"sweep.space.target: layers {', '.join(map(str, group))} have one precision in {target.name}, and no "
+                "choice in common; give them one in sweep.space.layers"
+            )
+        limited |= dict.fromkeys(group, common)
+    return limited
+
+
+def _common(choices: Sequence[str]) -> str:
+    return "".join(code for code in choices[0] if all(code in codes for codes in choices))
 
 
 def _tied(network: NetworkSpec, section: SpaceSection) -> list[tuple[int, ...]]:
