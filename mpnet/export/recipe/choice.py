@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Mapping
 
 from mpnet.export.configuration import Configuration
 from mpnet.export.naming import layer_name
 from mpnet.model.layer import LayerSpec
+from mpnet.model.precision import INT8
 from mpnet.model.quantization import NO_OPTIONS, scheme_of
 from mpnet.quantization.calibrate import CalibrationMethod
 
@@ -31,6 +33,11 @@ class ChosenLayer:
         """Return the layer's index in the network."""
         return self.spec.index
 
+    @property
+    def is_byte(self) -> bool:
+        """Return whether its activations are codes of 8 bits."""
+        return self.precision == INT8.name
+
 
 @dataclass(frozen=True)
 class FloatStep:
@@ -48,15 +55,19 @@ class Choice:
     """The contents of a recipe. layers: all with weights, in order. origin: what the choice is of, for whoever reads the file.
 
     steps: additions, products and attention that stay in floating point.
+    reads: the file that the recipe is for.
     decoding: nodes with weights that are no layers: they decode boxes in the file that a network was imported from.
     symmetric: whether codes of activations have no zero point; calibrated: whether their ranges are fixed beforehand, by
     `method`. corrected: whether biases take back the mean error of rounding.
+    mode: of activations. power_of_two: whether scales of weights are powers of two. integer_only: whether results lie in codes
+    as well.
     """
 
     layers: tuple[ChosenLayer, ...]
     steps: tuple[FloatStep, ...]
     decoding: tuple[str, ...]
     origin: Mapping[str, Any]
+    reads: str
     width: int
     height: int
     resize: str
@@ -65,6 +76,23 @@ class Choice:
     per_channel: bool
     method: CalibrationMethod
     corrected: bool
+    mode: str
+    power_of_two: bool
+    integer_only: bool
+
+    @property
+    def scheme(self) -> str:
+        """Return the arithmetic that the choice was measured in, for people."""
+        ranges = "calibrated" if self.calibrated else "dynamic"
+        steps = (
+            f"{'per_channel' if self.per_channel else 'per_tensor'} weights{' in powers of two' if self.power_of_two else ''}"
+        )
+        return f"{self.mode} activations of {ranges} ranges, {steps}, results in {'codes' if self.integer_only else 'reals'}"
+
+    @property
+    def raised_layers(self) -> list[ChosenLayer]:
+        """Return the layers that are not in 8 bits."""
+        return [layer for layer in self.layers if not layer.is_byte]
 
     @cached_property
     def quantized_layers(self) -> list[ChosenLayer]:
@@ -77,8 +105,12 @@ class Choice:
         return [layer for layer in self.layers if not layer.is_quantized]
 
 
-def choice_of(configuration: Configuration, is_of_source: bool) -> Choice:
+def choice_of(
+    configuration: Configuration, is_of_source: bool, reads: str, notes: Mapping[str, str] = MappingProxyType({})
+) -> Choice:
     """Return the choice of a configuration. is_of_source: in the names of the file that the network was imported from.
+
+    reads: the file that the recipe is for. notes: what its origin says besides, by key.
 
     Other programs make codes in one way for all layers: that of the first quantised layer here.
 
@@ -110,7 +142,8 @@ def choice_of(configuration: Configuration, is_of_source: bool) -> Choice:
             if layer.kind in COMBINING and not plan[layer.index].carries_scale
         ),
         tuple(node for layer in network.yolos for node in layer.source) if is_of_source else (),
-        origin,
+        {**origin, **notes},
+        reads,
         network.width,
         network.height,
         str(protocol.get("resize", network.resize)),
@@ -119,4 +152,7 @@ def choice_of(configuration: Configuration, is_of_source: bool) -> Choice:
         per_channel=quantization is None or quantization.weights.granularity == "per_channel",
         method=scheme_of(CalibrationMethod, requested.activations),
         corrected=bool(requested.bias_correction),
+        mode="affine" if quantization is None else quantization.activations.mode,
+        power_of_two=quantization is not None and quantization.weights.method == "power_of_two",
+        integer_only=configuration.options.integer_only,
     )
