@@ -24,7 +24,7 @@ FLOORS = (
     {"export", "importing"},
     {"backends"},
     {"evaluation"},
-    {"speed"},
+    {"speed", "tuning"},
     {"trial"},
     {"sweep"},
     {"resolve", "diagnose"},

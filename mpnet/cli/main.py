@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "bench": "Speed of a network: layers, precisions, kernel tables, threads.",
     "doctor": "What is wrong with a network, its images and its labels.",
     "analyze": "Where a configuration loses accuracy: error per layer and step.",
+    "tune": "Weights that lose less in a cheap configuration, from images without labels.",
     "explain": "Which layers lose an object, and what brings it back.",
     "compare": "Differences between finished runs.",
     "pick": "The configuration of a sweep that fits budgets, from what is measured.",

@@ -115,7 +115,7 @@ def command(
                 {**result.document, **verified, **deployed, **budget, "folder": str(result.folder), "reused": report.reused}
             )
         else:
-            print_run(report.result, report.baseline, console(), report.deployed, point)
+            print_run(report.result, report.baseline, console(), report.deployed, point, report.own_baseline)
             if check:
                 print_checks(images, checks, console())
             if shown_budget is not None:

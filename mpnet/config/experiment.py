@@ -49,6 +49,8 @@ class ModelSection:
 
     dialect:    whose program's ways to follow where the two differ; auto: by what the cfg uses.
     batch_norm: the formula (docs/engine.md); auto: the dialect's.
+    parent:     weights of the same cfg whose baseline is the reference of agreement, None: these weights' own.
+    tuning:     the record of `mpnet tune` that made the weights of the parent; its images may not judge them.
     """
 
     cfg: Path = field(metadata=path())
@@ -56,6 +58,8 @@ class ModelSection:
     names: Path | None = field(default=None, metadata=path())
     batch_norm: str = field(default="auto", metadata=word(BATCH_NORMS))
     dialect: str = field(default="auto", metadata=word(DIALECTS))
+    parent: Path | None = field(default=None, metadata=path())
+    tuning: Path | None = field(default=None, metadata=path())
 
 
 @dataclass(frozen=True)

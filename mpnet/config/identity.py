@@ -44,6 +44,7 @@ class TrialIdentity:
     statistics:          digest of the calibration statistics of weights of fewer than eight bits, if any; a plan
                          without any has nothing to do with it. Stored as `lessons`.
     engine:              who ran it, if not mpnet's engine alone: name, version, digest of what it was given.
+    parent:              SHA-256 of the weights whose baseline agreement is measured with, where these are not its own.
     """
 
     cfg: str
@@ -56,6 +57,7 @@ class TrialIdentity:
     arithmetic: str
     engine: JsonObject | None = None
     statistics: str | None = field(default=None, metadata=json_key(_STATISTICS, omit_default=True))
+    parent: str | None = field(default=None, metadata=json_key(omit_default=True))
 
     def digests(self) -> dict[str, str | None]:
         """Return the `digests` of a result: one per part, and the whole trial's."""

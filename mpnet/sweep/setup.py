@@ -224,7 +224,14 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
     if setup.baseline is None:
         return context
     # No worker is busy yet, so the baseline may have all threads.
-    baseline = Evaluator(replace(context, threads=bench.threads)).baseline(setup.baseline)
+    reference = context
+    if bench.parent is not None:
+        parent = bench.parent
+        weights = CalibratedOptions(
+            parent.weights, parent.options, parent.calibration.channel_means, _statistics(parent, setup.space)
+        )
+        reference = replace(context, options=(weights,))
+    baseline = Evaluator(replace(reference, threads=bench.threads)).baseline(setup.baseline)
     return replace(context, baseline=baseline if remote else _on_disk(baseline, scratch))
 
 

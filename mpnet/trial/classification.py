@@ -138,6 +138,10 @@ def _loss(dataset: Dataset, baseline: Classifications) -> Callable[[Classificati
     return loss
 
 
+def _gain(dataset: Dataset, baseline: Classifications, first: Classifications, second: Classifications) -> Interval:
+    return paired(right(first, baseline.best, 1), right(second, baseline.best, 1))
+
+
 def _lost(right_in_baseline: NDArray[np.bool_], right_in_run: NDArray[np.bool_]) -> Loss:
     lost, gained = (
         int(np.count_nonzero(right_in_baseline & ~right_in_run)),
@@ -168,6 +172,7 @@ CLASSIFICATION_KIT: Kit[Classifications] = Kit(
     ClassUpperBounds,
     measure_classifications,
     _loss,
+    _gain,
     METHOD,
     predictions_json,
     read_predictions,

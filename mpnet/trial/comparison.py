@@ -27,6 +27,8 @@ from mpnet.trial.run_result import EngineRun, PlacedLayer, RunResult
 from mpnet.trial.workbench import Workbench
 
 BASELINE = "baseline"
+OWN_BASELINE = "own baseline"
+"""The weights' own, where the baseline is their parent's."""
 
 
 def _finite(plan: Plan, deployment: Deployment) -> Forward:
@@ -61,14 +63,26 @@ class Comparison:
     def plans(self) -> dict[str, Plan]:
         """Return the plans that mpnet runs, by name; the configuration last."""
         in_mpnet = {IN_MPNET: self.plan}
-        return in_mpnet if self.baseline is None or self.reference == IN_MPNET else {BASELINE: self.baseline, **in_mpnet}
+        if self.baseline is None or self.reference == IN_MPNET:
+            return in_mpnet
+        is_own = self.bench.parent is None or self._is_baseline
+        own = {} if is_own else {OWN_BASELINE: self.bench.plan(self.baseline.precision)}
+        return {BASELINE: self.baseline, **own, **in_mpnet}
+
+    @property
+    def _is_baseline(self) -> bool:
+        return self.baseline is not None and self.baseline.precision.key == self.plan.precision.key
+
+    def bench_of(self, name: str) -> Workbench:
+        """Return the workbench that a side runs on: of the baseline the parent's, where there is one."""
+        return self.bench.reference if name == BASELINE else self.bench
 
     @property
     def reference(self) -> str | None:
         """Name of the side that the others' agreement is measured against."""
         if self.baseline is None:
             return None
-        return IN_MPNET if self.baseline.precision.key == self.plan.precision.key else BASELINE
+        return IN_MPNET if self._is_baseline and self.bench.parent is None else BASELINE
 
     @property
     def requested(self) -> str:
@@ -80,7 +94,7 @@ class Comparison:
 
         The engine's: all that decides mpnet's own, and who it is and what it was given.
         """
-        identities = {name: identity_of(self.bench, plan.precision) for name, plan in self.plans.items()}
+        identities = {name: identity_of(self.bench_of(name), plan.precision) for name, plan in self.plans.items()}
         if self.deployment is not None:
             identities[IN_ENGINE] = replace(identities[IN_MPNET], engine=self.deployment.identity)
         return identities
@@ -95,8 +109,8 @@ class Comparison:
 
         Raises: as `run_all`; LayerFailure where values that leave the engine are not finite.
         """
-        plans, prepared, deployment = self.plans, self.bench.prepared, self.deployment
-        runners = {name: own_runner(prepared, plan) for name, plan in plans.items()}
+        plans, deployment = self.plans, self.deployment
+        runners = {name: own_runner(self.bench_of(name).prepared, plan) for name, plan in plans.items()}
         if deployment is not None:
             opened = partial(_finite, self.plan, deployment)
             runners[IN_ENGINE] = Runner(self.plan, opened, list(plans).index(IN_MPNET))
@@ -112,7 +126,7 @@ class Comparison:
     def result(self, name: str, outcomes: Mapping[str, Outcome], turns: Turns, command: str) -> RunResult:
         """Return the result of a side."""
         run = run_result_of(
-            self.bench,
+            self.bench_of(name),
             outcomes[name],
             baseline=None if self.reference is None else outcomes[self.reference],
             command=command,
@@ -156,7 +170,7 @@ def comparison_of(bench: Workbench, engine: str | Sequence[str] | None) -> Compa
     return Comparison(
         bench,
         plan,
-        bench.plan(bench.uniform(name)) if name else None,
+        bench.reference.plan(bench.uniform(name)) if name else None,
         None if engine is None else deployment_of(bench, plan, engine),
     )
 

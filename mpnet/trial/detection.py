@@ -15,8 +15,8 @@ from mpnet.data.detections import Detections
 from mpnet.detection.decode import Candidates, Cells, YoloHead, decode_head, join_images, yolo_heads
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.evaluation.agreement import Agreement
-from mpnet.evaluation.compare import Draws, bootstrap, compare, draw_images
-from mpnet.evaluation.intervals import METHOD
+from mpnet.evaluation.compare import Draws, Interval, bootstrap, compare, draw_images
+from mpnet.evaluation.intervals import METHOD, difference_interval
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
 from mpnet.evaluation.noninferiority import POOLED, accuracy_loss, agreement_loss
 from mpnet.formats.documents.detections import detections_json, read_detections
@@ -126,6 +126,12 @@ class _Loss:
         return Compared(quality, {name: loss for name, loss in losses.items() if loss is not None}, averaged[1].drawn)
 
 
+def _gain(dataset: Dataset, baseline: Detections, first: Detections, second: Detections) -> Interval:
+    agreement, weight = Agreement(baseline, dataset.sizes, len(dataset.categories)), draw_images(len(dataset.images))
+    (before, drawn_before), (after, drawn_after) = (agreement.resampled(run, weight)[0] for run in (first, second))
+    return Interval(after - before, *difference_interval(after - before, drawn_before, drawn_after))
+
+
 _loss: Callable[[Dataset, Detections], Callable[[Detections], Compared]] = _Loss
 DETECTION_KIT: Kit[Detections] = Kit(
     DETECTION,
@@ -136,6 +142,7 @@ DETECTION_KIT: Kit[Detections] = Kit(
     DetectionUpperBounds,
     measure_detections,
     _loss,
+    _gain,
     METHOD,
     detections_json,
     read_detections,

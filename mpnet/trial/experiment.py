@@ -27,9 +27,10 @@ from mpnet.model.network import NetworkSpec
 from mpnet.progress import Progress, silent
 from mpnet.speed.latency import stale
 from mpnet.trial.calibration import calibrated
-from mpnet.trial.comparison import BASELINE, Comparison, comparison_of
+from mpnet.trial.comparison import BASELINE, OWN_BASELINE, Comparison, comparison_of
 from mpnet.trial.inputs import Inputs
 from mpnet.trial.latency import IN_ENGINE, IN_MPNET, renewed
+from mpnet.trial.parent import with_parent
 from mpnet.trial.result import Result, finished, mark_latest, publish
 from mpnet.trial.task import for_task
 from mpnet.trial.workbench import Workbench
@@ -41,6 +42,7 @@ class RunReport:
 
     reused: whether nothing was computed, since the same trial had finished before. bench: what it ran on.
     deployed: of the same configuration in another engine, None for none.
+    own_baseline: of weights that have a parent, whose baseline the others are compared with: their own; else None.
     """
 
     result: Result
@@ -48,6 +50,7 @@ class RunReport:
     reused: bool
     bench: Workbench
     deployed: Result | None = None
+    own_baseline: Result | None = None
 
 
 def with_network(experiment: Experiment) -> tuple[Experiment, NetworkSpec]:
@@ -102,7 +105,7 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
         names=names,
         flawed=flawed,
     )
-    return calibrated(bench)
+    return calibrated(with_parent(bench))
 
 
 def run_experiment(
@@ -147,7 +150,8 @@ def run_experiment(
             predictions = bench.kit.to_json(outcomes[name].predictions, bench.dataset)
             results[name] = publish(run, predictions, folder / run.id)
         mark_latest(results[comparison.requested].folder)
-    return RunReport(results[IN_MPNET], results.get(BASELINE), reused, bench, results.get(IN_ENGINE))
+    sides = (results.get(name) for name in (IN_ENGINE, OWN_BASELINE))
+    return RunReport(results[IN_MPNET], results.get(BASELINE), reused, bench, *sides)
 
 
 def _finished(comparison: Comparison, folder: Path) -> dict[str, Result]:
@@ -169,6 +173,8 @@ def _sources(experiment: Experiment, data: DataSection) -> dict[str, str]:
         "cfg": experiment.model.cfg,
         "weights": experiment.model.weights,
         "names": experiment.model.names,
+        "parent": experiment.model.parent,
+        "tuning": experiment.model.tuning,
         "images": data.images,
         "labels": data.labels,
         "annotations": data.annotations,

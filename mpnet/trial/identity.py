@@ -57,6 +57,7 @@ def identity_of(bench: Workbench, precisions: PrecisionPlan, shared_with: Iterab
         {key: value for key, value in protocol_of(bench).items() if key not in separate},
         ARITHMETIC_VERSION,
         statistics=bench.statistics_digest([*precisions.of_weights, *shared_with]),
+        parent=None if bench.parent is None else bench.parent.weights.digest,
     )
 
 

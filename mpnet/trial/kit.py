@@ -131,6 +131,8 @@ class Kit(Generic[F]):
     upper_bounds:  of the first three; the last: the order in which images are looked at, None: by what the baseline finds.
     measure:   the `metrics` and the `per_class` of a result.
     loss:      of a data set and the baseline's predictions: what another run loses, see `Compared`.
+    gain:      of a data set and the predictions of a baseline and two runs: how much more the second run agrees with the
+               baseline than the first, percent points, paired over the images.
     intervals_by: where the interval of `loss` comes from, in words.
     to_json, read: the file that a result keeps.
     """
@@ -143,6 +145,7 @@ class Kit(Generic[F]):
     upper_bounds: Callable[[Dataset, F | None, Collection[str], NDArray[np.intp] | None], UpperBounds[F]]
     measure: Callable[[F, Dataset], tuple[dict[str, float], list[ClassResult]]]
     loss: Callable[[Dataset, F], Callable[[F], Compared]]
+    gain: Callable[[Dataset, F, F, F], Interval]
     intervals_by: str
     to_json: Callable[[F, Dataset], bytes]
     read: Callable[[Path, Dataset], F]

@@ -83,7 +83,7 @@ def experiment_of(
     precision: its `precision` section; output: folder of results, None: the default. overrides: KEY=VALUE over all of it.
     """
     sources, protocol = _sources(provenance), provenance.protocol
-    model = {key: sources[key] for key in ("cfg", "weights", "names") if sources.get(key)}
+    model = {key: sources[key] for key in ("cfg", "weights", "names", "parent", "tuning") if sources.get(key)}
     data = {key: sources[key] for key in ("images", "labels", "annotations", "unlabelled") if sources.get(key)}
     tree: dict[str, Json] = {
         "name": provenance.name,

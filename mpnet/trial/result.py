@@ -127,7 +127,7 @@ def run_result_of(
     kit, dataset = bench.kit, bench.dataset
     metrics, per_class = kit.measure(outcome.predictions, dataset)
     agreement = None
-    compared = None if baseline is None else identity_of(bench, baseline.plan.precision).id
+    compared = None if baseline is None else identity_of(bench.reference, baseline.plan.precision).id
     if baseline is not None and compared is not None and compared != identity.id:
         agreement = kit.agreement(baseline.predictions, outcome.predictions, dataset, compared, outcome.head_sqnr_db)
     return RunResult(

@@ -23,6 +23,7 @@ class Workbench(Setup):
     sources:  paths of the files that it was loaded from, by what they are.
     names:    of the network's classes; the data set may spell its own in another way.
     flawed:   images that are read although their files have flaws, once they were decoded.
+    parent:   the same with the weights whose baseline agreement is measured with, None: these weights' own.
     """
 
     dataset: Dataset
@@ -30,6 +31,7 @@ class Workbench(Setup):
     sources: Mapping[str, str] = field(default_factory=dict)
     names: tuple[str, ...] = ()
     flawed: list[FlawedImage] = field(default_factory=list)
+    parent: Workbench | None = None
 
     @cached_property
     def decoder(self) -> Decoder[Predictions]:
@@ -39,7 +41,15 @@ class Workbench(Setup):
     def of_images(self, positions: Sequence[int]) -> Workbench:
         """Return the same with some of its images, in the data set's order; prepared weights are shared."""
         ordered = sorted(positions)
-        return self._sharing_weights(replace(self, dataset=self.dataset.subset(ordered), inputs=self.inputs.of(ordered)))
+        parent = None if self.parent is None else self.parent.of_images(ordered)
+        return self._sharing_weights(
+            replace(self, dataset=self.dataset.subset(ordered), inputs=self.inputs.of(ordered), parent=parent)
+        )
+
+    @property
+    def reference(self) -> Workbench:
+        """Return the workbench whose baseline is the reference: the parent's, else this one."""
+        return self.parent or self
 
     def under(self, condition: Condition | None) -> Workbench:
         """Return the same with all images under a condition, None: as they are; calibration and prepared weights stay."""
@@ -50,7 +60,8 @@ class Workbench(Setup):
             experiment = replace(
                 experiment, data=replace(experiment.data, condition=None if condition is None else str(condition))
             )
-        return self._sharing_weights(replace(self, experiment=experiment, inputs=self.inputs.under(condition)))
+        parent = None if self.parent is None else self.parent.under(condition)
+        return self._sharing_weights(replace(self, experiment=experiment, inputs=self.inputs.under(condition), parent=parent))
 
     def _sharing_weights(self, other: Workbench) -> Workbench:
         other.__dict__["prepared"] = self.prepared

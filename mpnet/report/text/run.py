@@ -30,14 +30,16 @@ def print_run(
     console: Console,
     deployed: Result | None = None,
     point: OperatingErrors | None = None,
+    own_baseline: Result | None = None,
 ) -> None:
     """Print a run's protocol and a table of its metrics, agreement, cost and latency, then notes.
 
     baseline: the run that it is compared with. deployed: the same configuration in another engine.
     point:    errors at one score threshold, as `report.collect.operating_point` counts them.
+    own_baseline: of tuned weights, where `baseline` is their parent's.
     """
     _print_protocol(result, console)
-    runs = [run for run in (baseline, result, deployed) if run is not None]
+    runs = [run for run in (baseline, own_baseline, result, deployed) if run is not None]
     in_engine = None if deployed is None else deployed.run.deployed
     rows = [
         *_configuration_rows(runs),
@@ -49,7 +51,8 @@ def print_run(
         *(_engine_rows(in_engine, len(runs)) if in_engine is not None else ()),
     ]
     engine = [] if in_engine is None else [f"{in_engine.engine} {in_engine.version}"]
-    names = [*(["baseline"] if baseline else []), "mpnet" if deployed else "this run", *engine]
+    before = [*(["baseline"] if baseline else []), *(["tuned baseline"] if own_baseline else [])]
+    names = [*before, "mpnet" if deployed else "this run", *engine]
     print_table(console, ["", *names], rows, fold=range(1, 1 + len(runs)))
     if point is not None:
         print_operating_point(point, console)

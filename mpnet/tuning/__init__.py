@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: MIT
+"""Tuning: weights changed so that a cheap configuration gives again what the fp32 network gave, from images without labels.
+
+`layerwise` corrects a scale and a bias of each channel, layer by layer, without any package beside NumPy; `write` turns changed
+convolutions into a weights file of the same network; `record` is the document beside it. `trial.tune` tells the story.
+"""
