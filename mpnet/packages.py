@@ -31,6 +31,7 @@ OLDEST_VERSIONS = {
     "pandas": "2.0",
     "pyarrow": "14",
     "tensorboard": "2.15",
+    "torch": "2.13",
     "wandb": "0.16",
 }
 """Of packages that only some commands need, the oldest versions that mpnet works with; the extras of pyproject.toml ask for the

@@ -60,6 +60,7 @@ _DEFAULTS = TuneOptions()
     show_default=True,
     help="Most wall time of a stage that goes on until it is stopped.",
 )
+@click.option("--steps", type=click.IntRange(1), help="Most steps of a training.  [default: as many as the minutes have]")
 @click.option("--seed", type=click.IntRange(0), default=_DEFAULTS.seed, show_default=True, help="Of everything random.")
 def command(
     source: str,
@@ -70,6 +71,7 @@ def command(
     images: int,
     apart: float,
     minutes: float,
+    steps: int | None,
     seed: int,
     threads: int | None,
     isa: str | None,
@@ -87,7 +89,7 @@ def command(
         experiment_of(source, overrides, threads, isa),
         unlabelled,
         target,
-        TuneOptions(words(chosen) if chosen else (), images, apart, minutes, seed),
+        TuneOptions(words(chosen) if chosen else (), images, apart, minutes, steps, seed),
         command=command_line(),
         progress=progress(quiet),
     )

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import TYPE_CHECKING, Callable, Sequence
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from mpnet.config.identity import digest_of
 from mpnet.data.dataset import Dataset, ImageRecord
 from mpnet.detection.images import image
 from mpnet.engine.options import resolve_options
+from mpnet.engine.session import Session
 from mpnet.errors import ConfigError, DataError, EngineError
 from mpnet.evaluation.compare import Interval
 from mpnet.formats.documents.experiment_text import experiment_text
@@ -35,8 +36,8 @@ from mpnet.formats.images.unlabelled import read_unlabelled
 from mpnet.formats.weights import weights_content
 from mpnet.json_values import JsonObject
 from mpnet.messages import few
-from mpnet.model.quantization import QuantizationOptions
-from mpnet.packages import version_of
+from mpnet.model.quantization import NarrowOptions, QuantizationOptions, WeightOptions
+from mpnet.packages import require, requirements, version_of
 from mpnet.progress import Progress, silent
 from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.trial.calibration import calibrated
@@ -50,10 +51,15 @@ from mpnet.tuning.layerwise import corrected_layers, images_that_fit
 from mpnet.tuning.record import TUNING_RECORD, StageResult, TuningRecord, read_tuning
 from mpnet.tuning.write import tuned_weights
 
-CHANNELS = "channels"
+if TYPE_CHECKING:
+    from mpnet.tuning.torch_network import TorchNetwork
+
+CHANNELS, END_TO_END = "channels", "end-to-end"
 LEAST_IMAGES = 8
 """With fewer, a part of them neither tunes nor judges."""
 _CHANNEL_IMAGES = 48
+_WATCHED_IMAGES = 40
+"""Of those that tune, at most: they choose the best state of a training instead."""
 _NEARLY_ALL = 99.95
 """Percent of agreement from which on no gain could be told from none."""
 
@@ -65,22 +71,29 @@ class TuneOptions:
     stages:  by name, in the order of STAGES; (): all that can run here.
     images:  the first so many of the images, None: all. apart: the share of them that judges and does not tune.
     minutes: most wall time of a stage that goes on until it is told to stop. seed: of everything random.
+    steps:   most steps of a training, None: as many as the minutes have.
     """
 
     stages: tuple[str, ...] = ()
     images: int | None = 1000
     apart: float = 0.4
     minutes: float = 10.0
+    steps: int | None = None
     seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class TuningImages:
-    """Workbenches on the images that tune, and on those that judge. records: of all of them."""
+    """Workbenches on the images that tune, and on those that judge. records: of all of them.
+
+    reference, baseline: whose heads are the aim, and in which precision.
+    """
 
     tuning: Workbench
     apart: Workbench
     records: tuple[ImageRecord, ...]
+    reference: Workbench
+    baseline: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +159,7 @@ def tune_experiment(
             f"{experiment.source}: quantization.integer_only computes in whole numbers alone, which is not tuned; leave it out"
         )
     images = _split_images(bench, unlabelled, options)
-    judge = _Judge(bench, images.apart)
+    judge = _Judge(bench, images.apart, images.baseline)
     judge.check(unlabelled)
     current, results, interrupted = bench, list[StageResult](), False
     for name, stage in stages.items():
@@ -163,7 +176,7 @@ def tune_experiment(
                 raise
             interrupted = True
             break
-        except EngineError as error:
+        except (EngineError, ConfigError) as error:
             results.append(StageResult(name, False, 0.0, 0.0, 0.0, judge.agreement(current), 0.0, {}, str(error)))
             continue
         kept = interval.low > 0
@@ -230,6 +243,15 @@ def _chosen_stages(options: TuneOptions) -> tuple[dict[str, Stage], tuple[str, .
         if name not in STAGES:
             raise ConfigError(f"--stages: {name!r} is unknown; known are {', '.join(STAGES)}")
     chosen = {name: stage for name, stage in STAGES.items() if not options.stages or name in options.stages}
+    if END_TO_END not in chosen:
+        return chosen, ()
+    try:
+        require(f"stage {END_TO_END}", requirements("torch"), "tune")
+    except ConfigError as error:
+        if options.stages:
+            raise
+        del chosen[END_TO_END]
+        return chosen, (str(error),)
     return chosen, ()
 
 
@@ -255,7 +277,8 @@ def _split_images(bench: Workbench, unlabelled: Path, options: TuneOptions) -> T
     inputs = Inputs(dataset.images, bench.network, bench.experiment.detection.fitted, image, workers=bench.threads)
     inputs.check()
     whole = replace(bench, dataset=dataset, inputs=inputs, parent=None)
-    return TuningImages(_positions(whole, order[count:]), _positions(whole, order[:count]), dataset.images)
+    tuning, apart = _positions(whole, order[count:]), _positions(whole, order[:count])
+    return TuningImages(tuning, apart, dataset.images, bench.reference, bench.experiment.baseline or "fp32")
 
 
 def _drawn(digest: str, seed: int) -> str:
@@ -284,9 +307,9 @@ def _with_proposal(bench: Workbench, proposal: Proposal) -> Workbench:
 class _Judge:
     """The judge of stages: mpnet's own runs on the images apart, each made once."""
 
-    def __init__(self, parent: Workbench, apart: Workbench) -> None:
+    def __init__(self, parent: Workbench, apart: Workbench, baseline: str) -> None:
         self._apart = apart
-        self._baseline = parent.experiment.baseline or "fp32"
+        self._baseline = baseline
         self._runs: dict[tuple[str, str], tuple[Predictions, Predictions]] = {}
         reference = parent.reference
         self.reference: Predictions = self._run(reference)[1]
@@ -354,6 +377,7 @@ def _record(
             "stages": [stage.stage for stage in stages],
             "apart": options.apart,
             "minutes": options.minutes,
+            "steps": options.steps,
             "seed": options.seed,
             "torch": version_of("torch"),
         },
@@ -406,5 +430,41 @@ def _tune_channels(bench: Workbench, images: TuningImages, options: TuneOptions,
     return Proposal(folded, _without_equalisation(bench), {"images": count})
 
 
-STAGES: dict[str, Stage] = {CHANNELS: _tune_channels}
+def _train(bench: Workbench, images: TuningImages, options: TuneOptions, progress: Progress) -> Proposal:
+    """Train the quantised network against the heads of the reference's baseline, by PyTorch."""
+    from mpnet.tuning.end_to_end import Schedule, train  # brings torch
+    from mpnet.tuning.torch_network import TorchNetwork
+
+    inputs, reference = images.tuning.inputs, images.reference
+    network = TorchNetwork(bench.prepared, bench.assign(), bench.options)
+    session = Session(reference.prepared, reference.plan(reference.uniform(images.baseline)), bench.threads)
+    order = sorted(range(len(inputs)), key=lambda i: _drawn(inputs.records[i].sha256, options.seed + 1))
+    count = max(1, min(_WATCHED_IMAGES, len(order) // 6))
+    schedule = Schedule(options.minutes, options.steps, options.seed, bench.threads)
+    with progress("percent of the training", 100) as advance:
+        trained = train(
+            bench.network,
+            network,
+            session.forward,
+            lambda positions: inputs.take(positions).x,
+            sorted(order[count:]),
+            sorted(order[:count]),
+            schedule,
+            advance,
+        )
+    section = _without_equalisation(bench)
+    return Proposal(trained.folded, with_options(section, _as_trained(network)), trained.details, trained.is_interrupted)
+
+
+def _as_trained(network: TorchNetwork) -> QuantizationOptions:
+    """Return the options under which weights become the codes that were trained, and biases stay as they are."""
+    fixed = [layer.scheme.bits for layer in network.convolutions.values() if layer.is_fixed and layer.scheme is not None]
+    return QuantizationOptions(
+        bias_correction=False,
+        weights=WeightOptions(method="min_max", rounding="half_to_even") if 8 in fixed else WeightOptions(),
+        narrow=NarrowOptions(method="min_max", rounding="nearest", bias_correction=False),
+    )
+
+
+STAGES: dict[str, Stage] = {CHANNELS: _tune_channels, END_TO_END: _train}
 """In the order in which they run."""

@@ -83,7 +83,7 @@ class _Lockstep:
         # The same convolutions without activations, whose results gain and offset act on.
         straight = tuple(replace(x, activation="linear") if isinstance(x, ConvolutionSpec) else x for x in network.layers)
         self._before_activation = self._prepared(replace(network, layers=straight), prepared.folded)
-        self._plans = [_lower(network, plan, options) for plan in (fp32_plan(network), precisions)]
+        self._plans = [lower(network, plan, options) for plan in (fp32_plan(network), precisions)]
         self._tunable = tunable(network)
         image_tensors = [host_tensor(batch) for batch in batches]
         self._tensors = [{NETWORK_INPUT: list(image_tensors)} for _ in self._plans]
@@ -147,7 +147,8 @@ class _Lockstep:
         return np.asarray(execute(lowering.main, ready, self._before_activation, self._threads).host(), np.float32)
 
 
-def _lower(network: NetworkSpec, plan: PrecisionPlan, options: EngineOptions) -> list[Lowering]:
+def lower(network: NetworkSpec, plan: PrecisionPlan, options: EngineOptions) -> list[Lowering]:
+    """Return what every layer of a plan does, in order. Raises: EngineError for what computes in whole numbers alone."""
     if options.integer_only:
         raise EngineError("quantization.integer_only computes in whole numbers alone, which cannot be tuned; leave it out")
     keyed = {index: plan[index] for index in plan.keyed}

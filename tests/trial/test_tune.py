@@ -10,20 +10,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpnet.config.experiment import Experiment
+from mpnet.config.experiment import Experiment, QuantizationSection
 from mpnet.demo.dataset import write_dataset
 from mpnet.errors import ConfigError, DataError, FormatError
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.weights import read_weights
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions, WeightOptions
+from mpnet.packages import version_of
 from mpnet.trial import tune
 from mpnet.trial.experiment import open_workbench, run_experiment
-from mpnet.trial.tune import CHANNELS, STAGES, Proposal, TuneOptions, TuneReport, tune_experiment
+from mpnet.trial.tune import CHANNELS, END_TO_END, STAGES, Proposal, TuneOptions, TuneReport, tune_experiment
 from mpnet.tuning.record import read_tuning
 from tests.conftest import DemoModel
 from tests.networks import write_experiment, write_images
 
 TRUNCATED = ["precision={default: int8}", "quantization={weights: per_channel, activations: {mode: power_of_two}}"]
 """Codes that are cut off: what a gain and an offset win back."""
+TRAINED = QuantizationOptions(ActivationOptions(mode="power_of_two", rounding="half_to_even"), WeightOptions("per_tensor"))
 ALONE = TuneOptions((CHANNELS,), apart=0.5)
 
 
@@ -167,7 +170,7 @@ def test_nothing_is_overwritten(tmp_path: Path, others: Path) -> None:
 
 
 def test_words_that_are_no_stages_are_named(tmp_path: Path, others: Path) -> None:
-    with pytest.raises(ConfigError, match="--stages: 'rows' is unknown; known are channels"):
+    with pytest.raises(ConfigError, match="--stages: 'rows' is unknown; known are channels, end-to-end"):
         tune_experiment(read_experiment(write_experiment(tmp_path)), others, tmp_path / "t.yaml", TuneOptions(("rows",)))
 
 
@@ -217,3 +220,30 @@ def test_a_damaged_record_is_one_line(tmp_path: Path) -> None:
         open_workbench(read_experiment(experiment, [keys + ", parent: net.weights}"]))
     with pytest.raises(FormatError, match=r"net\.cfg"):
         open_workbench(read_experiment(experiment, [keys.replace(", tuning: tuned.json", "") + ", parent: net.cfg}"]))
+
+
+@pytest.mark.skipif(version_of("torch") is not None, reason="torch is installed")
+def test_without_torch_one_line_says_what_the_training_needs(tmp_path: Path, others: Path) -> None:
+    experiment = read_experiment(write_experiment(tmp_path))
+    report = tune_experiment(experiment, others, tmp_path / "tuned.yaml")
+    assert [stage.stage for stage in report.record.stages] == [CHANNELS]
+    assert report.notes == ("stage end-to-end: needs torch; pip install --upgrade 'mpnet[tune]'",)
+    with pytest.raises(ConfigError, match="stage end-to-end: needs torch"):
+        tune_experiment(experiment, others, tmp_path / "other.yaml", TuneOptions((END_TO_END,)))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    version_of("torch") is None, reason="the stage end-to-end is tested where torch is: pip install 'mpnet[tune]'"
+)
+def test_a_training_gains_and_says_how_it_is_run(demo: Experiment, scenes: Path, tmp_path: Path) -> None:
+    options = replace(ALONE, stages=(END_TO_END,), steps=40)
+    rounded = replace(demo, quantization=QuantizationSection(TRAINED))
+    report = tune_experiment(rounded, scenes, tmp_path / "tuned.yaml", options)
+    (stage,) = report.record.stages
+    losses = [loss for _, loss in stage.details["watched_loss"]]  # type: ignore[misc, union-attr]
+    assert min(losses) < 0.8 * losses[0]
+    assert report.experiment is not None
+    written = read_experiment(report.experiment)
+    assert written.quantization.options.bias_correction is False
+    assert run_experiment(replace(written, output=demo.output)).own_baseline is not None
