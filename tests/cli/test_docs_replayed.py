@@ -32,6 +32,7 @@ ELSEWHERE = {
     "docs/benchmarks.md": "minutes on a quiet machine; tests/cli/test_bench.py",
     "docs/import.md": "files of other projects; tests/importing/",
     "docs/results/": "the developers' data, or hours",
+    "docs/tuning.md": "images that are not evaluated, and a gain; tests/trial/test_tune.py",
 }
 """Page, or the folder of pages, -> why none of its commands runs here."""
 NOT_HERE = {

@@ -24,7 +24,7 @@ from tests.networks import tiny_cfg
 
 pytest.importorskip("torch", reason="the stage end-to-end is tested where torch is: pip install 'mpnet[tune]'")
 
-from mpnet.tuning.torch_network import TorchNetwork  # noqa: E402 (brings torch)
+from mpnet.tuning.torch_network import TorchNetwork
 
 KINDS = """[net]
 width=8
