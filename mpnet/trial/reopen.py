@@ -7,6 +7,7 @@ A result names its sources by path and digest. Files that moved or changed are n
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
@@ -132,12 +133,23 @@ def reopen(provenance: Provenance, output: Path | None = None, unlabelled: Path 
         if digests.get(name) != digest:
             source = _sources(provenance).get(name, name)
             raise StoreError(f"{source}: has changed since this was measured; measure again")
-    statistics = digests.get("lessons")
-    if digests.get("calibration") not in (None, bench.calibration.digest) or (
-        statistics is not None and statistics != bench.statistics_digest(PRECISIONS.values())
-    ):
+    if new_images and not _is_calibrated_as_measured(bench, provenance):
+        # Calibration images were drawn from the images that it was measured with, of which there are more now.
+        calibrated = open_workbench(experiment_of(provenance, output=output))
+        wider = {name: getattr(bench, name) for name in ("experiment", "dataset", "inputs", "sources", "flawed")}
+        bench = replace(calibrated, **wider)
+    if not _is_calibrated_as_measured(bench, provenance):
         raise StoreError(f"{provenance.name}: was calibrated on other images than its record says; name its experiment file")
     return bench
+
+
+def _is_calibrated_as_measured(bench: Workbench, provenance: Provenance) -> bool:
+    """Return whether ranges and weights come of the images that a result's come of."""
+    digests = provenance.digests
+    statistics = digests.get("lessons")
+    return digests.get("calibration") in (None, bench.calibration.digest) and (
+        statistics is None or statistics == bench.statistics_digest(PRECISIONS.values())
+    )
 
 
 def _unchanged(dataset: Dataset, provenance: Provenance) -> Dataset:

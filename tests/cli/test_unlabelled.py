@@ -101,6 +101,23 @@ def test_compare_and_report_take_runs_to_further_images(mpnet: Mpnet, experiment
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("option", ["precision.default=int4", "quantization.activations.ranges=calibrated"])
+def test_further_images_do_not_calibrate(mpnet: Mpnet, experiment: Path, frames: Path, option: str) -> None:
+    """Calibration images are drawn from those that a run was measured with; runs that name these themselves are the same."""
+    named = ("--unlabelled", frames, "--set", f"data.calibration.images={experiment.parent / 'images'}")
+    runs, wider = [], []
+    for setting in ("precision.default=fp32", option):
+        arguments = ("run", experiment, "--set", setting, "--json")
+        runs.append(document_of(mpnet(*arguments))["folder"])
+        wider.append(document_of(mpnet(*arguments, *named))["folder"])
+    compared = document_of(mpnet("compare", *runs, "--unlabelled", frames, "--json"))
+    direct = document_of(mpnet("compare", *wider, "--json"))
+    for key in ("metrics", "differences"):
+        assert compared["runs"][1][key] == direct["runs"][1][key]
+    assert compared["runs"][1]["agreement"]["AP"] == direct["runs"][1]["agreement"]["AP"]
+
+
+@pytest.mark.slow
 def test_a_sweep_measures_as_a_run_does(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
     swept = document_of(mpnet("sweep", experiment, "--unlabelled", frames, *SWEEP, "--json"))
     key = next(row["precision"] for row in swept["front"] if not row["baseline"])
