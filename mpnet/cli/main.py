@@ -193,13 +193,25 @@ def guarded(call: Callable[[], object]) -> int:
         fail(str(error))
         return 3
     except MemoryError:
-        return fail("out of memory; use a smaller runtime.batch, fewer workers or a smaller network")
+        return fail(OUT_OF_MEMORY)
     except ModuleNotFoundError as error:
         return fail(describe_missing(error.name or str(error)))
     except ImportError as error:
         return fail(f"{error}; install mpnet anew, with the packages that it needs: pip install --force-reinstall .")
     except OSError as error:
         return fail(describe_os_error(error))
+    except Exception as error:
+        if _lacks_memory(error) or _lacks_memory(error.__cause__):
+            return fail(OUT_OF_MEMORY)
+        raise
+
+
+OUT_OF_MEMORY = "out of memory; use a smaller runtime.batch, fewer workers or a smaller network"
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Return whether an error is a lack of memory, which OpenCV says in an error of its own while it draws."""
+    return isinstance(error, MemoryError) or (type(error).__module__ == "cv2" and "alloc" in str(error))
 
 
 # Packages that only some commands need, and what brings them: an installation for a board may lack them.

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import click
+import cv2
 import pytest
 
 from mpnet.cli import main as cli_main
@@ -49,6 +50,21 @@ def test_every_option_reaches_its_command(name: str) -> None:
     option_names = {str(parameter.name) for parameter in command.params if parameter.expose_value}
     assert option_names >= set(signature_parameters) - keyword_parameters
     assert keyword_parameters or option_names == set(signature_parameters)
+
+
+def test_opencvs_lack_of_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(error: Exception, cause: Exception | None = None) -> int:
+        def call() -> None:
+            raise error from cause
+
+        return cli_main.guarded(call)
+
+    assert refuse(cv2.error("std::bad_alloc")) == 2
+    assert refuse(cv2.error("Failed to allocate 12288 bytes in function 'OutOfMemoryError'")) == 2
+    assert refuse(SystemError("returned a result with an exception set"), MemoryError()) == 2
+    assert capsys.readouterr().err.splitlines() == [f"error: {cli_main.OUT_OF_MEMORY}"] * 3
+    with pytest.raises(cv2.error):
+        refuse(cv2.error("another of ours"))
 
 
 def test_help_lists_every_command() -> None:
