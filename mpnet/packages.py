@@ -30,6 +30,7 @@ OLDEST_VERSIONS = {
     "openvino": "2024.0",
     "pandas": "2.0",
     "pyarrow": "14",
+    "pyopencl": "2024.1",
     "tensorboard": "2.15",
     "torch": "2.13",
     "wandb": "0.16",

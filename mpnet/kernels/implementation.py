@@ -113,6 +113,7 @@ class Kernels(CallMaker):
         return ranges
 
     _fill_range = _at_once(Binder.value_range, "value_range")
+    run_function = _at_once(Binder.call, "a call")
     conv = _at_once(Binder.conv, "convolution")
     quantize = _at_once(Binder.quantize, "quantize")
     dequantize = _at_once(Binder.dequantize, "dequantize")

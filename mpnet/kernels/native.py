@@ -116,6 +116,19 @@ class NativeKernels(Kernels):
 
     def pack_conv(self, shape: ConvShape, precision: Precision, weights: Array) -> PackedConv:
         """Implement `Kernels.pack_conv`."""
+        c_shape, code, what = self._checked_conv(shape, precision, weights)
+        given = address(weights)
+        size = lib.mp_pack_bytes(self.table, c_shape, code, given)
+        data = aligned(size)
+        self.check_status(lib.mp_pack_conv(self.table, c_shape, code, given, address(data), size), what)
+        return PackedConv(shape, precision, self.name, size, data, c_shape)
+
+    def check_conv(self, shape: ConvShape, precision: Precision, weights: Array) -> None:
+        """Check that a convolution can be computed and that these are weights for it. Raises: KernelError."""
+        self._checked_conv(shape, precision, weights)
+
+    def _checked_conv(self, shape: ConvShape, precision: Precision, weights: Array) -> tuple[ShapePointer, int, str]:
+        """Return the shape and the precision as C takes them, and words for messages. Raises: KernelError."""
         codes = f" (weights in [{-precision.largest_code}, {precision.largest_code}])" if precision.carries_scale else ""
         what = f"convolution {shape} in {precision.name}{codes}"
         c_shape, code = _c_shape(shape), PRECISION_CODE.get(precision.name)
@@ -125,11 +138,7 @@ class NativeKernels(Kernels):
         types = (precision.weights.dtype,) if precision.carries_scale else FLOAT
         in_group = shape.in_channels // shape.groups
         check(weights, "weights", types, (shape.out_channels, in_group, shape.size, shape.size))
-        given = address(weights)
-        size = lib.mp_pack_bytes(self.table, c_shape, code, given)
-        data = aligned(size)
-        self.check_status(lib.mp_pack_conv(self.table, c_shape, code, given, address(data), size), what)
-        return PackedConv(shape, precision, self.name, size, data, c_shape)
+        return c_shape, code, what
 
     def adopt_packed(self, shape: ConvShape, precision: Precision, data: NDArray[np.uint8]) -> PackedConv | None:
         """Implement `Kernels.adopt_packed`."""

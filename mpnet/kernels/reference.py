@@ -97,14 +97,17 @@ def _sums(
     return np.concatenate(result, axis=-1)
 
 
-def _summed(packed: PackedConv) -> Sequence[int]:
-    """List which products count, section 2: not those of empty outer rows and columns of taps that are at least half of all."""
-    shape, filled = packed.shape, np.argwhere(packed.data.any(axis=(0, 1)))
-    (top, left), (bottom, right) = (filled.min(axis=0), filled.max(axis=0)) if len(filled) else np.full((2, 2), shape.size - 1)
-    channels = shape.depth // shape.size**2
-    if channels == 1 or 2 * (bottom + 1 - top) * (right + 1 - left) > shape.size**2:
-        return range(shape.depth)
-    kept = np.zeros((shape.size, shape.size, channels), bool)
+def summed_products(weights: Array) -> Sequence[int]:
+    """List which products count, section 2: not those of empty outer rows and columns of taps that are at least half of all.
+
+    weights: (out, in / groups, size, size).
+    """
+    channels, size = weights.shape[1:3]
+    filled = np.argwhere(weights.any(axis=(0, 1)))
+    (top, left), (bottom, right) = (filled.min(axis=0), filled.max(axis=0)) if len(filled) else np.full((2, 2), size - 1)
+    if channels == 1 or 2 * (bottom + 1 - top) * (right + 1 - left) > size**2:
+        return range(size * size * channels)
+    kept = np.zeros((size, size, channels), bool)
     kept[top : bottom + 1, left : right + 1] = True
     counting: list[int] = np.flatnonzero(kept).tolist()
     return counting
@@ -125,7 +128,7 @@ def _chain_sums(packed: PackedConv, x: F32, bias: F32, summed: Sequence[int], ki
 
 def _chains(packed: PackedConv, x: Array, fields: Fields) -> F32:
     """Compute chains of fp32 sums from the bias."""
-    return _chain_sums(packed, widened(x), fields["bias"], _summed(packed), np.float32)
+    return _chain_sums(packed, widened(x), fields["bias"], summed_products(packed.data), np.float32)
 
 
 def _half_chains(packed: PackedConv, x: Array, fields: Fields) -> F32:
@@ -242,22 +245,23 @@ _HALF_WINOGRAD = _Transforms(
 )
 
 
-def _transformed_weights(packed: PackedConv, transforms: _Transforms) -> F32:
-    """Return the weights at each position, (6, 6, in, out), in float32."""
+def transform_winograd_weights(weights: Array, kind: type[RealT]) -> F32:
+    """Return weights (out, in, 3, 3) at each position, (6, 6, in, out), rounded to float32 and to `kind`, of the products."""
+    transforms = _HALF_WINOGRAD if kind is np.float16 else _WINOGRAD
     rows, denominators = transforms.rows, transforms.denominators
-    total = np.zeros((6, 6, packed.shape.in_channels, packed.shape.out_channels))
-    weights = packed.data.astype(np.float64)
+    total = np.zeros((6, 6, weights.shape[1], len(weights)))
+    wide = weights.astype(np.float64)
     for y in range(3):
         for x in range(3):
-            total += (rows[:, y, None] * rows[None, :, x])[:, :, None, None] * weights[:, :, y, x].T
+            total += (rows[:, y, None] * rows[None, :, x])[:, :, None, None] * wide[:, :, y, x].T
     u: F32 = (total / (denominators[:, None] * denominators[None, :])[:, :, None, None]).astype(np.float32)
-    return u
+    return u.astype(kind).astype(np.float32)
 
 
 def _winograd_results(packed: PackedConv, x: F32, bias: F32, transforms: _Transforms, kind: type[RealT]) -> F32:
     """Convolve by Winograd's F(4x4, 3x3), section 2. kind: of products and their sums."""
     shape = packed.shape
-    u = _transformed_weights(packed, transforms).astype(kind).astype(np.float32)
+    u = transform_winograd_weights(packed.data, kind)
     th, tw = -(-shape.out_h // 4), -(-shape.out_w // 4)
     padded = np.zeros((x.shape[0], th * 4 + 2, tw * 4 + 2, shape.in_channels), np.float32)
     p = shape.padding

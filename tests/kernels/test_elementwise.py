@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
 from mpnet.kernels.arguments import ANY, CODES, REALS
-from mpnet.kernels.calls import Binder
 from mpnet.kernels.implementation import Kernels
 from mpnet.kernels.interface import ACTIVATIONS, NORMALISATIONS, TensorQuant
 from mpnet.model.quantization import ROUNDINGS
 from mpnet.model.reals import narrowed, widened
+from tests.kernels.gpus import usable_gpu_kernels
 from tests.kernels.oracle import oracle
 
 ORACLE = oracle()
 LEVELS = isa.usable_levels()
+TABLES = {**{level: isa.kernels(level) for level in LEVELS}, **{gpu.name: gpu for gpu in usable_gpu_kernels()}}
 # Around every vector length, and one that several threads share.
 COUNTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 70001)
 
@@ -29,11 +30,11 @@ def agree(call: Any, out: NDArray[Any], description: str) -> None:
     """Compare call(kernels, out, threads) on the oracle and every level; guard bytes around out stay."""
     expected = np.empty_like(out)
     call(ORACLE, expected, 1)
-    for level in LEVELS:
+    for level, kernels in TABLES.items():
         for threads in (1, 3):
             room = np.full(out.nbytes + 64, 0x5A, np.uint8)
             actual = room[32 : 32 + out.nbytes].view(out.dtype).reshape(out.shape)
-            call(isa.kernels(level), actual, threads)
+            call(kernels, actual, threads)
             assert actual.tobytes() == expected.tobytes(), f"{level}, {threads} threads, {description}"
             assert (room[:32] == 0x5A).all(), f"{level} wrote before the output, {description}"
             assert (room[32 + out.nbytes :] == 0x5A).all(), f"{level} wrote behind the output, {description}"
@@ -111,19 +112,19 @@ def test_value_range(dtype: Any) -> None:
     for count in COUNTS:
         x = values(count, 2 * count, dtype).reshape(2, 1, count, 1)
         expected = ORACLE.value_range(x)
-        for level in LEVELS:
+        for level, kernels in TABLES.items():
             for threads in (1, 2):
-                assert isa.kernels(level).value_range(x, threads=threads).tobytes() == expected.tobytes(), (level, count)
+                assert kernels.value_range(x, threads=threads).tobytes() == expected.tobytes(), (level, count)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_value_range_refuses_what_is_not_finite(value: float) -> None:
-    for level in LEVELS:
+    for kernels in TABLES.values():
         for channel in (0, 7, 8, 40000, 70000):
             x = np.zeros((1, 1, 1, 70001), np.float32)
             x[0, 0, 0, channel] = value
             with pytest.raises(NonFiniteError):
-                isa.kernels(level).value_range(x, threads=2)
+                kernels.value_range(x, threads=2)
 
 
 @pytest.mark.parametrize("dtype", REALS, ids=str)
@@ -181,7 +182,7 @@ def bound(function: str, x: NDArray[Any], *arguments: Any) -> Any:
     """Return a call for `agree` of what has no method of its own; out follows x, threads come last."""
 
     def call(kernels: Kernels, out: NDArray[Any], threads: int) -> None:
-        kernels.run_call(Binder(kernels, threads).call(function, x, out, *arguments), function)
+        kernels.run_function(function, x, out, *arguments, threads=threads)
 
     return call
 

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
 from mpnet.kernels import isa
-from mpnet.kernels.calls import Binder
 from mpnet.kernels.interface import CodeRules, ConvShape, IntegerOutput, LeakySteps, TensorQuant
 from mpnet.kernels.reference_math import times_32, times_64
 from mpnet.model.precision import INT8, INT16, INT16W5, Precision
+from tests.kernels.gpus import usable_gpu_kernels
 from tests.kernels.oracle import oracle
 
 ORACLE = oracle()
 LEVELS = isa.usable_levels()
+TABLES = {**{level: isa.kernels(level) for level in LEVELS}, **{gpu.name: gpu for gpu in usable_gpu_kernels()}}
 # Tiles, panels and pixels that are full and not, Winograd, groups, depthwise (also beside each other, and of too many taps for
 # sums of 32 bits).
 SHAPES = [
@@ -36,8 +37,7 @@ SHAPES = [
 
 def call(kernels: Any, function: str, x: NDArray[Any], *arguments: Any, threads: int = 1) -> None:
     """Run a call of what has no method."""
-    kernel_call = Binder(kernels, threads).call(function, x, *arguments)
-    kernels.check_status(kernel_call.function(*kernel_call.arguments), function)
+    kernels.run_function(function, x, *arguments, threads=threads)
 
 
 def factors(rng: np.random.Generator, count: int, low: int, high: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -73,8 +73,7 @@ def convolved(
         height, width = (height + pool) // 2, (width + pool) // 2
     out = np.empty((2, height, width, shape.out_channels), result_precision.stored.dtype)
     packed = kernels.pack_conv(shape, row, weights.astype(np.int8))
-    binder = Binder(kernels, threads)
-    kernel_call = binder.conv(
+    kernels.conv(
         packed,
         x,
         out,
@@ -90,9 +89,8 @@ def convolved(
             shift,
             LeakySteps(leaky_factors[0][:2].copy(), leaky_factors[1][:2].copy(), (steps.min - 5, steps.max)) if leaky else None,
         ),
+        threads=threads,
     )
-    binder.finish()
-    kernels.check_status(kernel_call.function(*kernel_call.arguments), "convolution")
     return out
 
 
@@ -113,7 +111,7 @@ def test_convolutions_give_the_same_codes_everywhere(
                 )
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", list(TABLES))
 @pytest.mark.parametrize("source", [np.int8, np.int16])
 @pytest.mark.parametrize("target", [np.int8, np.int16])
 def test_rescaling_gives_the_same_codes_everywhere(level: str, source: Any, target: Any) -> None:
@@ -131,11 +129,11 @@ def test_rescaling_gives_the_same_codes_everywhere(level: str, source: Any, targ
             )
             expected, out = np.empty((2, x.size), target)
             call(ORACLE, "rescale", x, x.dtype, expected, expected.dtype, *rules, x.size)
-            call(isa.kernels(level), "rescale", x, x.dtype, out, out.dtype, *rules, x.size, threads=2)
+            call(TABLES[level], "rescale", x, x.dtype, out, out.dtype, *rules, x.size, threads=2)
             assert out.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", list(TABLES))
 @pytest.mark.parametrize("kind", [np.int8, np.int16])
 def test_sums_give_the_same_codes_everywhere(level: str, kind: Any) -> None:
     rng, ends = np.random.default_rng(4), np.iinfo(kind)
@@ -147,13 +145,13 @@ def test_sums_give_the_same_codes_everywhere(level: str, kind: Any) -> None:
         expected, out = np.empty((2, a.size), kind)
         rules = (zero_points, multipliers, shifts, ends.min, ends.max - 1, a.size)
         call(ORACLE, "add_codes", a, b, expected, a.dtype, *rules)
-        call(isa.kernels(level), "add_codes", a, b, out, a.dtype, *rules, threads=2)
+        call(TABLES[level], "add_codes", a, b, out, a.dtype, *rules, threads=2)
         assert out.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", list(TABLES))
 def test_reals_are_divided_and_rounded_half_away(level: str) -> None:
-    rng, kernels = np.random.default_rng(5), isa.kernels(level)
+    rng, kernels = np.random.default_rng(5), TABLES[level]
     ties = ((np.arange(-300, 300) + 0.5) * 0.25).astype(np.float32)
     x = np.concatenate([ties, np.nextafter(ties, np.float32(0)), rng.standard_normal(20_001).astype(np.float32) * 100])
     for kind, zero_point in ((np.int8, -128), (np.int8, 3), (np.int16, 0)):
