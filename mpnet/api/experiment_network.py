@@ -37,4 +37,4 @@ def network_of(experiment: Experiment) -> Network:
         bench = open_workbench(experiment)
         return Network(spec, names, bench.prepared, bench.options, bench.assign(), bench.threads)
     isa = None if runtime.isa == "auto" else runtime.isa
-    return prepare_network(spec, model.weights, names, options, precisions, runtime.threads, isa, cache=True)
+    return prepare_network(spec, model.weights, names, options, precisions, runtime.threads, isa, runtime.device, cache=True)

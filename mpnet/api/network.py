@@ -18,6 +18,7 @@ from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.detection.preprocess import preprocess
 from mpnet.engine.assign import PrecisionPlan, assign
 from mpnet.engine.cost import layer_costs
+from mpnet.engine.devices import open_kernels
 from mpnet.engine.options import EngineOptions, resolve_options, without_statistics
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
@@ -30,7 +31,6 @@ from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.weights import open_weights
 from mpnet.json_values import Json
 from mpnet.kernels.environment import cpu_count
-from mpnet.kernels.isa import kernels
 from mpnet.messages import shown
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import short_key
@@ -261,6 +261,7 @@ def load_network(
     dialect: str = "auto",
     threads: int | None = None,
     isa: str | None = None,
+    device: str | None = None,
     cache: bool = True,
 ) -> Network:
     """Read a network and make it ready to run.
@@ -269,13 +270,16 @@ def load_network(
     default, layers: precisions, as in `Network.with_precision`.
     dialect: whose program's ways to follow: auto, darknet, alexeyab. batch_norm: its formula; auto: the dialect's.
     threads: None: all cores. isa: a kernel table as `mpnet info` lists them; None: the best.
+    device:  auto, cpu, opencl or opencl:N (docs/gpu.md); None: auto.
     Weights of fewer than eight bits are rounded to nearest: there are no calibration images here to learn from.
     cache:   keep prepared weights for the next process, and use what was kept (docs/engine.md).
     Raises: FormatError, PrecisionError, ConfigError, KernelError; each message is one line with place and remedy.
     """
     spec = read_cfg(cfg, dialect)
     options = without_statistics(resolve_options(spec, batch_norm=batch_norm))
-    return prepare_network(spec, weights, class_names(spec, names), options, assign(spec, default, layers), threads, isa, cache)
+    return prepare_network(
+        spec, weights, class_names(spec, names), options, assign(spec, default, layers), threads, isa, device, cache
+    )
 
 
 def prepare_network(
@@ -286,10 +290,11 @@ def prepare_network(
     precisions: PrecisionPlan,
     threads: int | None,
     isa: str | None,
+    device: str | None,
     cache: bool,
 ) -> Network:
     """Read and prepare a network's weights; arguments as of `load_network`, with options and precisions resolved."""
     file_cache = open_cache() if cache else None
     constants = open_weights(weights, spec, file_cache)
-    prepared = Prepared.under(options, spec, constants, kernels(isa), cache=file_cache)
+    prepared = Prepared.under(options, spec, constants, open_kernels(isa, device), cache=file_cache)
     return Network(spec, names, prepared, options, precisions, threads or cpu_count())

@@ -57,6 +57,7 @@ def command(
     csv_path: Path | None,
     threads: int | None,
     isa: str | None,
+    device: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -69,7 +70,7 @@ def command(
     line says so. Remedies stand beside layers with much of the noise.
     """
     report = analyze_experiment(
-        experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa),
+        experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa, device),
         images=images,
         keep_macs_percent=keep_macs,
         target=target_name or "",

@@ -29,9 +29,18 @@ from mpnet.speed.bench import DEFAULT_PRECISIONS, bench_network, key_of
 )
 @click.option("--threads", default="1", show_default=True, help="Numbers of threads, with commas.")
 @click.option("--isa", default="auto", show_default=True, help="Kernel tables, with commas; all: each that runs here.")
+@click.option("--device", help="Where kernels run in place of the CPU: opencl or opencl:N, as `mpnet info` lists them.")
 @click.option("--repeats", type=click.IntRange(3, 10000), default=15, show_default=True, help="Passes per measurement.")
 def command(
-    source: str, weights: Path | None, precisions: str | None, threads: str, isa: str, repeats: int, quiet: bool, as_json: bool
+    source: str,
+    weights: Path | None,
+    precisions: str | None,
+    threads: str,
+    isa: str,
+    device: str | None,
+    repeats: int,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Measure forward passes of the network CFG: whole and per step, batch 1.
 
@@ -50,6 +59,7 @@ def command(
         precisions=names,
         threads=_numbers(threads),
         isa=words(isa),
+        device=device,
         repeats=repeats,
         progress=progress(quiet),
     )

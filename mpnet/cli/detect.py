@@ -98,6 +98,7 @@ def command(
     dialect: str,
     threads: int | None,
     isa: str | None,
+    device: str | None,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -111,7 +112,7 @@ def command(
     """
     experiment = None
     if cfg is None:
-        experiment, images = _experiment(images, weights, names, threads, isa)
+        experiment, images = _experiment(images, weights, names, threads, isa, device)
         network = _of_experiment(experiment, default, layers, dialect)
     else:
         network = load_network(
@@ -123,6 +124,7 @@ def command(
             dialect=dialect,
             threads=threads,
             isa=isa,
+            device=device,
         )
     sources = _sources(images, camera, experiment)
     for warning in network.spec.warnings:
@@ -184,7 +186,7 @@ def command(
 
 
 def _experiment(
-    images: tuple[str, ...], weights: Path | None, names: Path | None, threads: int | None, isa: str | None
+    images: tuple[str, ...], weights: Path | None, names: Path | None, threads: int | None, isa: str | None, device: str | None
 ) -> tuple[Experiment, tuple[str, ...]]:
     """Return the experiment that stands before the images, and these."""
     from mpnet.formats.images.read import SUFFIXES
@@ -196,7 +198,7 @@ def _experiment(
     from mpnet.resolve.source import Files
 
     try:
-        return experiment_of(images[0], (), threads, isa, Files(weights=weights, names=names)), images[1:]
+        return experiment_of(images[0], (), threads, isa, device, Files(weights=weights, names=names)), images[1:]
     except StoreError as error:
         raise ConfigError(f"{error}; or name a network before images, with --cfg and --weights") from None
 

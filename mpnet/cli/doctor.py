@@ -61,6 +61,7 @@ def command(
     count: int,
     threads: int | None,
     isa: str | None,
+    device: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -74,9 +75,9 @@ def command(
     is_network = Path(source).suffix.lower() in (".cfg", *FILE_READERS)
     if is_network and overrides:
         raise ConfigError("--set changes an experiment file; of a network's file nothing can be set")
-    experiment = None if is_network else experiment_of(source, overrides, threads, isa)
+    experiment = None if is_network else experiment_of(source, overrides, threads, isa, device)
     with tempfile.TemporaryDirectory(prefix="mpnet-doctor-") as folder:
-        runtime = RuntimeSection(threads=threads, isa=isa or "auto")
+        runtime = RuntimeSection(threads=threads, isa=isa or "auto", device=device or "auto")
         patient = open_patient(source, experiment, files, Path(folder), count, engine or "", runtime, progress(quiet))
         diagnosis = examine(patient)
     print_result(diagnosis, as_json, lambda _, out: print_diagnosis(diagnosis, out))

@@ -52,6 +52,7 @@ def command(
     unlabelled: Path | None,
     threads: int | None,
     isa: str | None,
+    device: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -63,7 +64,7 @@ def command(
     without labels, what the baseline detects counts as objects.
     """
     explanation = explain_experiment(
-        experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa),
+        experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa, device),
         objects=objects,
         worst=worst,
         pairs=orders,

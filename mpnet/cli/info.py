@@ -4,19 +4,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json
+from mpnet.engine.devices import list_gpus
 from mpnet.formats.files.cache import LIMIT_VARIABLE, Usage, cache_folder, cache_limit, open_cache
 from mpnet.kernels.environment import cpu_count, versions
 from mpnet.kernels.isa import active_level, cpu_features, isa_levels, usable_levels
 from mpnet.messages import bytes_text
 
+if TYPE_CHECKING:
+    from mpnet.kernels.gpu.driver import GpuDescription
+
 
 @declare("mpnet info", "mpnet info --json", quiet=False)
 def command(as_json: bool) -> None:
-    """Show this machine: CPU features, kernel tables and which is in use, compiler, versions."""
-    levels, prepared, program_versions = isa_levels(), _prepared(), versions()
+    """Show this machine: CPU features, kernel tables and which is in use, other devices, compiler, versions."""
+    levels, prepared, program_versions, gpus = isa_levels(), _prepared(), versions(), list_gpus()
     if as_json:
         print_json(
             {
@@ -25,6 +30,7 @@ def command(as_json: bool) -> None:
                 "isa_active": active_level(),
                 "isa_usable": usable_levels(),
                 "cores": cpu_count(),
+                "devices": [asdict(gpu) for gpu in gpus],
                 "versions": program_versions,
                 "cache": str(cache_folder()),
                 "prepared": asdict(prepared),
@@ -39,6 +45,7 @@ def command(as_json: bool) -> None:
         "CPU": f"{program_versions['cpu']}, {cpu_count()} cores usable",
         "CPU features": " ".join(cpu_features()) or "none that kernels use",
         "kernel tables": tables,
+        "devices": "; ".join(_gpu_text(gpu) for gpu in gpus) or "cpu; no OpenCL device (docs/gpu.md)",
         **{name: version or "not installed" for name, version in program_versions.items() if name != "cpu"},
         "cache": str(cache_folder()),
         "prepared weights": _prepared_text(prepared),
@@ -46,6 +53,10 @@ def command(as_json: bool) -> None:
     width = max(map(len, rows))
     for name, value in rows.items():
         out.print(f"{name:<{width}}  {value}")
+
+
+def _gpu_text(gpu: GpuDescription) -> str:
+    return f"{gpu.name}: {gpu.title}{f' ({gpu.problem}: not usable)' if gpu.problem else ''}"
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,7 @@ QUIET = click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress.")
 # Where kernels run. None: as the experiment says, else all cores and the best table.
 RUNTIME = (
     click.Option(["--isa"], help="Kernel table, as `mpnet info` lists them.  [default: the best]"),
+    click.Option(["--device"], help="Where kernels run: cpu, opencl or opencl:N, as `mpnet info` lists it.  [default: cpu]"),
     click.Option(
         ["--threads"], type=click.IntRange(1, MAX_THREADS), help="Threads; changes speed only, never a bit of the result."
     ),
@@ -116,7 +117,7 @@ def declare(
 ) -> Callable[[Callable[..., Any]], ExampleCommand]:
     """Declare a command; `examples` are command lines for its --help.
 
-    runtime, quiet, json: whether it has --isa and --threads, --quiet (no progress on standard error), and --json (the
+    runtime, quiet, json: whether it has --isa, --device and --threads, --quiet (no progress on standard error), and --json (the
     result as one JSON document on standard output, and nothing else there).
     """
     context = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -221,11 +222,16 @@ def selected_precisions(layers: tuple[str, ...]) -> dict[str | int, str | Precis
 
 
 def experiment_of(
-    source: str, overrides: tuple[str, ...], threads: int | None, isa: str | None, files: Files | None = None
+    source: str,
+    overrides: tuple[str, ...],
+    threads: int | None = None,
+    isa: str | None = None,
+    device: str | None = None,
+    files: Files | None = None,
 ) -> Experiment:
     """Return the experiment that SOURCE names (EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg).
 
-    What --set, --threads and --isa say is put over it; files: in place of those that it names.
+    What --set, --threads, --isa and --device say is put over it; files: in place of those that it names.
     """
     from mpnet.resolve.source import NO_FILES, experiment_named  # not every command reads one
 
@@ -233,13 +239,14 @@ def experiment_of(
     if remark:
         note(remark)
     runtime = experiment.runtime
-    return replace(experiment, runtime=replace(runtime, threads=threads or runtime.threads, isa=isa or runtime.isa))
+    runtime = replace(runtime, threads=threads or runtime.threads, isa=isa or runtime.isa, device=device or runtime.device)
+    return replace(experiment, runtime=runtime)
 
 
 def cfg_or_experiment(source: str, overrides: tuple[str, ...] = ()) -> Path | Experiment:
     """Return what commands without data take: a cfg as a path, else the experiment that a configuration's name stands for."""
     if Path(source).suffix != ".cfg":
-        return experiment_of(source, overrides, None, None)
+        return experiment_of(source, overrides)
     if overrides:
         raise ConfigError("--set changes an experiment file; with a cfg use --default and --layer")
     return Path(source)

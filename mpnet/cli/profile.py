@@ -38,6 +38,7 @@ def command(
     repeats: int,
     threads: int | None,
     isa: str | None,
+    device: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -55,6 +56,7 @@ def command(
         precisions=words(precisions),
         threads=threads,
         isa=isa,
+        device=device,
         repeats=repeats,
         progress=progress(quiet),
     )

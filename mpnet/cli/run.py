@@ -72,6 +72,7 @@ def command(
     check: bool,
     threads: int | None,
     isa: str | None,
+    device: str | None,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -89,7 +90,7 @@ def command(
     and its simulation differ by more than docs/arithmetic.md promises. With --require-shown it is 4 where these images do not
     show that the configuration loses no more against its baseline than the budget, at 5 %.
     """
-    spec = experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa)
+    spec = experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa, device)
     if no_baseline:
         spec = replace(spec, baseline=None)
     if required is not None:

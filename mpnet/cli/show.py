@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -24,12 +25,16 @@ from mpnet.cli.output import console, note, print_json
 from mpnet.config.experiment import OWN_BACKENDS
 from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs, plan_cost
+from mpnet.engine.devices import CPU, open_kernels
+from mpnet.engine.operations import Transfer
 from mpnet.engine.options import resolve_options, with_some_ranges
+from mpnet.engine.placement import place_plan
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents import typed
 from mpnet.formats.files.atomic import write_text
+from mpnet.model.network import NETWORK_INPUT
 from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.report.data.shown_network import Dialect, ShownLayer, ShownNetwork
 from mpnet.report.text.layers import describe_layer, print_layers
@@ -56,6 +61,7 @@ from mpnet.report.text.terminal import print_table
     "--measure", is_flag=True, help="With --graph: time and error of each layer as well, on some of the experiment's images."
 )
 @backends_option
+@click.option("--device", help="With --steps: as a device runs it, with the transfers; cpu, opencl or opencl:N.")
 @dialect_option
 @set_option
 def command(
@@ -68,6 +74,7 @@ def command(
     out: Path | None,
     measure: bool,
     chosen: str | None,
+    device: str | None,
     dialect: str,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -82,6 +89,8 @@ def command(
     for warning in plan.network.warnings:
         note(warning)
     shown = _show(plan)
+    if device is not None:
+        plan = _placed(plan, device)
     if graph:
         _draw(plan, out, measure, source, overrides)
         if not as_json:
@@ -107,6 +116,21 @@ def command(
         console().print(plan.text())
     else:
         print_layers(shown, console())
+
+
+def _placed(plan: Plan, device: str) -> Plan:
+    """Return the plan as a device runs it, and say what moves and what stays on the CPU."""
+    placed = place_plan(plan, open_kernels(device=device, origin="--device"))
+    if placed is not plan:
+        targets = Counter(step.operation.target for step in placed.steps if isinstance(step.operation, Transfer))
+        own = dict.fromkeys(
+            f"{step.operation.name} of {'the image' if step.layer == NETWORK_INPUT else plan.network.layers[step.layer].name}"
+            for step in placed.steps
+            if placed.slots[step.output].device == CPU and not (isinstance(step.operation, Transfer) or step.operation.is_head)
+        )
+        moves = ", ".join(f"{count} to {target}" for target, count in targets.items())
+        note(f"transfers: {moves}; on the CPU: {', '.join(own) or 'nothing'}")
+    return placed
 
 
 def _plan(

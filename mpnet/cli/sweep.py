@@ -97,6 +97,7 @@ def command(
     yes: bool,
     threads: int | None,
     isa: str | None,
+    device: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -117,7 +118,7 @@ def command(
         overrides = (*overrides, f"sweep.{option.removeprefix('--').replace('-', '_')}={json.dumps(budget)}")
     if experiment is None:
         raise ConfigError("name an experiment file, or a store with --status or --salvage")
-    spec = experiment_of(str(experiment), with_unlabelled(overrides, unlabelled), threads, isa)
+    spec = experiment_of(str(experiment), with_unlabelled(overrides, unlabelled), threads, isa, device)
     if only_forecast:
         print_result(forecast(spec, progress(quiet)), as_json, print_forecast)
         return

@@ -75,6 +75,7 @@ def command(
     seed: int,
     threads: int | None,
     isa: str | None,
+    device: str | None,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -86,7 +87,7 @@ def command(
     gains, that is said, and nothing is written. Ctrl-C ends a stage and keeps the best so far.
     """
     report = tune_experiment(
-        experiment_of(source, overrides, threads, isa),
+        experiment_of(source, overrides, threads, isa, device),
         unlabelled,
         target,
         TuneOptions(words(chosen) if chosen else (), images, apart, minutes, steps, seed),

@@ -297,11 +297,13 @@ class SweepSection:
 class RuntimeSection:
     """Options of execution; none of them changes a result.
 
-    threads: None: all cores. isa: auto, or the name of a kernel table. batch: images in one forward pass.
+    threads: None: all cores. isa: auto, or the name of a kernel table. device: auto, cpu, opencl or opencl:N.
+    batch: images in one forward pass.
     """
 
     threads: int | None = field(default=None, metadata=integer(1, MAX_THREADS, none="auto"))
     isa: str = field(default="auto", metadata=text())
+    device: str = field(default="auto", metadata=text())
     batch: int = field(default=4, metadata=integer(1, 1024))
 
 

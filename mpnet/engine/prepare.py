@@ -100,7 +100,7 @@ class Prepared:
         self._file_cache = cache
         self._cache = (
             PreparedCache(cache, network, weights, kernels, batch_norm, equalise)
-            if cache is not None and weights.digest and folded is None
+            if cache is not None and weights.digest and folded is None and kernels.device is HOST
             else None
         )
         self.channel_means = dict(channel_means or {})

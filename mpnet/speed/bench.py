@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mpnet.config.experiment import Experiment
 from mpnet.config.limits import MAX_THREADS
 from mpnet.engine.assign import assign, assign_key
+from mpnet.engine.devices import open_kernels
 from mpnet.engine.operations import Convolve
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
@@ -25,7 +26,8 @@ from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.environment import versions
-from mpnet.kernels.isa import active_level, kernels, usable_levels
+from mpnet.kernels.isa import active_level, usable_levels
+from mpnet.kernels.native import NativeKernels
 from mpnet.model.layers import ConvolutionSpec
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import parse_key, split_key
@@ -95,7 +97,7 @@ class BenchCase:
     median_ms: float
     overhead_ms: float
     first_result: float
-    share: float
+    share: float | None
     steps: tuple[BenchStep, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -119,7 +121,8 @@ class BenchCase:
     def is_impossible(self) -> bool:
         """Return whether the pass or one of its steps is faster than the machine."""
         largest_share = max((step.largest_share for step in self.steps), default=1.0)
-        return self.share > BELIEVED * largest_share or any(step.is_impossible for step in self.steps)
+        is_too_fast = self.share is not None and self.share > BELIEVED * largest_share
+        return is_too_fast or any(step.is_impossible for step in self.steps)
 
     @property
     def conversions_ms(self) -> float:
@@ -150,7 +153,7 @@ def key_of(experiment: Experiment) -> str:
 def bench_level(
     prepared: Prepared,
     options: EngineOptions,
-    peak: Peak,
+    peak: Peak | None,
     names: Sequence[str],
     threads: int,
     repeats: int,
@@ -159,7 +162,7 @@ def bench_level(
 ) -> tuple[BenchCase, ...]:
     """Measure all precisions at one ISA level (that of `prepared`) and thread count, pass by pass in turn.
 
-    peak: of one thread. Raises: as `Session.forward`.
+    peak: of one thread, None where none is known. Raises: as `Session.forward`.
     """
     network = prepared.network
     image = random_image(network, seed)
@@ -195,7 +198,7 @@ def bench_level(
                 times.median_ms,
                 max(0.0, overhead_ms),
                 _first_result(prepared, options, key, image, threads, seed),
-                ideal_ms / times.min_ms,
+                None if peak is None else ideal_ms / times.min_ms,
                 steps,
             )
         )
@@ -231,11 +234,13 @@ def _pack(prepared: Prepared, plan: Plan) -> None:
             prepared.convolution(step.operation)
 
 
-def _step(prepared: Prepared, timed: StepTime, peak: Peak, threads: int) -> BenchStep:
+def _step(prepared: Prepared, timed: StepTime, peak: Peak | None, threads: int) -> BenchStep:
     operation = timed.step.operation
     if not isinstance(operation, Convolve):
         return BenchStep(timed, 0, None)
     layer = operation.layer_of(prepared.network)
+    if peak is None:
+        return BenchStep(timed, layer.macs, None)
     share = gops(layer.macs, timed.min_ms) / (2 * peak.of(operation.precision) * threads)
     return BenchStep(timed, layer.macs, share, _largest_share(operation.precision, layer))
 
@@ -283,6 +288,7 @@ def bench_network(
     precisions: Sequence[str] = DEFAULT_PRECISIONS,
     threads: Sequence[int] = (1,),
     isa: Sequence[str] = ("auto",),
+    device: str | None = None,
     repeats: int = 15,
     progress: Progress = silent,
 ) -> Bench:
@@ -291,7 +297,7 @@ def bench_network(
     source:  a cfg, or an experiment that names one and says how it is quantised.
     weights: None: random ones, which take the same time. precisions: names of precisions, `mixed` (int8, but
     those that feed the heads fp16), and keys such as `qqqqqqqqqhqqh`. isa: names of levels; `auto`: the active one,
-    `all`: each that this CPU can run.
+    `all`: each that this CPU can run. device: in place of the CPU, as `runtime.device` names one; it has no peak.
     Raises: ConfigError for nothing to measure or threads below 1, KernelError for an unknown or unusable level,
     PrecisionError for an unknown precision, and as the readers do.
     """
@@ -302,7 +308,11 @@ def bench_network(
         if not 1 <= count <= MAX_THREADS:
             raise ConfigError(f"--threads {count}: must be from 1 to {MAX_THREADS}")
     level_names = [level for name in isa for level in (usable_levels() if name == "all" else [name])]
-    levels = [kernels(active_level() if name == "auto" else name) for name in dict.fromkeys(level_names)]
+    levels = list(
+        dict.fromkeys(
+            open_kernels(active_level() if name == "auto" else name, device, "--device") for name in dict.fromkeys(level_names)
+        )
+    )
     network, values, options = open_network(source, weights, "measure")
     for name in names:
         bench_key(network, name)
@@ -310,8 +320,9 @@ def bench_network(
     cases: list[BenchCase] = []
     with progress("passes", len(levels) * len(counts) * len(names) * (repeats + 1)) as advance:
         for level in levels:
-            peaks[level.name] = measure_peak(level)
+            if isinstance(level, NativeKernels):
+                peaks[level.name] = measure_peak(level)
             prepared = Prepared.under(options, network, values, level)
             for count in counts:
-                cases += bench_level(prepared, options, peaks[level.name], names, count, repeats, advance)
+                cases += bench_level(prepared, options, peaks.get(level.name), names, count, repeats, advance)
     return Bench(network, peaks, tuple(cases))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mpnet.config.experiment import Experiment
 from mpnet.engine.covering import covering_plans, random_plans, step_signature
+from mpnet.engine.devices import open_kernels
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
@@ -21,7 +22,6 @@ from mpnet.errors import ConfigError
 from mpnet.json_values import Json
 from mpnet.kernels.core import constant
 from mpnet.kernels.environment import cpu_count, cpu_name
-from mpnet.kernels.isa import kernels
 from mpnet.model.precision import precision
 from mpnet.progress import Advance, Progress, silent
 from mpnet.speed.clock import Times, in_turn, together
@@ -123,13 +123,14 @@ def profile_network(
     precisions: Sequence[str] = ("fp32", "fp16", "int8"),
     threads: int | None = None,
     isa: str | None = None,
+    device: str | None = None,
     repeats: int = REPEATS,
     progress: Progress = silent,
 ) -> LatencyTable:
     """Measure every step of every configuration of a network, batch 1.
 
     source:  a cfg, or an experiment that names one and says how it is quantised.
-    weights: None: random ones, which take the same time. threads: None: all cores. isa: None: the best.
+    weights: None: random ones, which take the same time. threads: None: all cores. isa, device: None: the best table.
     Raises: ConfigError for no precision, PrecisionError for an unknown one, and as the readers do.
     """
     if not precisions:
@@ -137,7 +138,7 @@ def profile_network(
     for name in precisions:
         precision(name)
     network, values, options = open_network(source, weights, "choose for")
-    prepared = Prepared.under(options, network, values, kernels(None if isa in (None, "auto") else isa))
+    prepared = Prepared.under(options, network, values, open_kernels(isa, device))
     return measure_table(
         prepared, options, tuple(dict.fromkeys(precisions)), threads=threads or cpu_count(), repeats=repeats, progress=progress
     )

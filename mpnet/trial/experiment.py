@@ -12,6 +12,7 @@ from typing import Sequence
 from mpnet.config.experiment import DataSection, Experiment
 from mpnet.detection.conditions import condition
 from mpnet.detection.images import FlawedImage, image
+from mpnet.engine.devices import open_kernels
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
@@ -22,7 +23,6 @@ from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.labels.dataset import dataset_of
 from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
-from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.progress import Progress, silent
 from mpnet.speed.latency import stale
@@ -82,7 +82,6 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
     names = class_names(network, experiment.model.names, data)
     dataset = dataset_of(data, names)
     threads = experiment.runtime.threads or cpu_count()
-    isa = experiment.runtime.isa
     quantization = experiment.quantization
     flawed: list[FlawedImage] = []
     bench = Workbench(
@@ -99,7 +98,7 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
             condition=image_condition,
         ),
         options=resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
-        kernels=kernels(None if isa == "auto" else isa, "runtime.isa (or --isa)"),
+        kernels=open_kernels(experiment.runtime.isa, experiment.runtime.device),
         threads=threads,
         sources=_sources(experiment, data),
         names=names,

@@ -21,11 +21,13 @@ from mpnet.sweep.evaluate.trie import build_graph, join_tensors, run_graph, run_
 from mpnet.sweep.evaluate.work_chunks import WorkChunk
 from mpnet.sweep.problem.front import Rivals
 from tests.engine.remote import RemoteKernels
+from tests.kernels.gpus import gpu_kernels
 from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import branches, tiny_yolo
 from tests.sweep.test_partial_sums import NETWORK
 
 Heads = dict[tuple[int, str], bytes]
+KEYS = ("ffffff", "hhhhhh", "qhfqfq", "qqqqqq", "qqqqqf")
 
 
 def heads_of(network: NetworkSpec, keys: list[str], table: Kernels) -> Heads:
@@ -55,14 +57,31 @@ def test_shared_layers_have_the_same_bits(network: NetworkSpec, unsupported: tup
     assert remote.call_counts["conv"] > count
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("network", [tiny_yolo(), NETWORK], ids=["tiny_yolo", "split"])
+def test_shared_layers_have_the_same_bits_on_a_gpu(network: NetworkSpec) -> None:
+    count = len(network.convolutions)
+    keys = ["q" * count, "f" * count, "q" * (count - 1) + "h", "qf" * (count // 2) + "q" * (count % 2), "f" + "q" * (count - 1)]
+    assert heads_of(network, keys, gpu_kernels()) == heads_of(network, keys, kernels())
+
+
+@pytest.mark.slow
+def test_the_evaluator_gives_the_same_figures_on_a_gpu() -> None:
+    prepared = with_baseline(context(tiny_yolo(), images=12))
+    rivals = Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))
+    local, remote = Evaluator(prepared), Evaluator(prepared)
+    remote.passes._kernels = gpu_kernels()
+    for chunk in (WorkChunk(0, KEYS), WorkChunk(0, KEYS, rivals), WorkChunk(0, KEYS, rivals)):
+        assert replace(remote.evaluate(chunk), seconds=0.0) == replace(local.evaluate(chunk), seconds=0.0)
+
+
 def test_the_evaluator_needs_no_change() -> None:
     """Races, likely heads and kept stems included."""
     prepared = with_baseline(context(tiny_yolo(), images=12))
-    keys = ("ffffff", "hhhhhh", "qhfqfq", "qqqqqq", "qqqqqf")
     rivals = Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))
     local, remote_evaluator = Evaluator(prepared), Evaluator(prepared)
     remote = RemoteKernels(kernels())
     remote_evaluator.passes._kernels = remote
-    for chunk in (WorkChunk(0, keys), WorkChunk(0, keys, rivals), WorkChunk(0, keys, rivals)):
+    for chunk in (WorkChunk(0, KEYS), WorkChunk(0, KEYS, rivals), WorkChunk(0, KEYS, rivals)):
         assert replace(remote_evaluator.evaluate(chunk), seconds=0.0) == replace(local.evaluate(chunk), seconds=0.0)
     assert remote.call_counts["conv"] > 100

@@ -72,6 +72,8 @@ def _time_text(steps: Sequence[BenchStep], is_impossible: bool) -> str:
     return f"{min_ms:.3f} ({shares[0]})" if shares else f"{min_ms:.3f}"
 
 
-def _share_text(share: float, is_impossible: bool) -> str:
-    """Write a share of the peak, with a mark above 100 % where some share of the table is impossible."""
+def _share_text(share: float | None, is_impossible: bool) -> str:
+    """Write a share of the peak, with a mark above 100 % where some share of the table is impossible; - for none."""
+    if share is None:
+        return "-"
     return f"{share:.0%}{'?' if is_impossible and share > BELIEVED else ''}"

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.bind import LayerFailure
+from mpnet.engine.devices import open_kernels
 from mpnet.engine.execute import run_lowering
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.evaluation.signal import squared_sum
-from mpnet.kernels.isa import kernels
 from mpnet.sweep.evaluate.context import SweepContext, values_of
 from mpnet.sweep.evaluate.graph import SharedGraph
 from mpnet.sweep.evaluate.head_results import HeadResults, Outputs
@@ -36,7 +36,7 @@ class SharedPasses:
         self.context = context
         self._images = values_of(context.images)
         self._prepared: dict[int, Prepared] = {}
-        self._kernels = kernels(None if context.isa == "auto" else context.isa)
+        self._kernels = open_kernels(context.isa)
 
     @property
     def image_count(self) -> int:
