@@ -57,7 +57,7 @@ def convolution_program(sums: str, stored: DType) -> ProgramText:
 
 
 def sums_of(row: Precision) -> str:
-    """Return how convolutions of a precision hold their sums, but for shapes that Winograd variants compute as their direct ones."""
+    """Return how convolutions of a precision hold their sums, but for shapes where a Winograd variant is its direct one."""
     if row.carries_scale:
         return INTEGERS if row.multiplies_bytes else LONG_INTEGERS
     if row.accumulates == "float16":

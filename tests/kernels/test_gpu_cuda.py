@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Kernels of GPUs as CUDA C++, by NVRTC, which needs no GPU: reals round to nearest, nothing is flushed or approximate.
+
+pip install nvidia-cuda-nvrtc cuda-bindings
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+
+import pytest
+
+from mpnet.kernels.gpu import source
+
+PROGRAMS = [source.OPERATIONS, source.DOUBLES, *source.convolution_programs()]
+OPTIONS = ("--gpu-architecture=compute_75", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
+ARITHMETIC = re.compile(
+    r"^\s*(?:@!?%p\d+\s+)?((?:add|sub|mul|div|fma|mad|sqrt|rsqrt|rcp|ex2|lg2|sin|cos|tanh)\.[\w.]*f(?:16|32|64))\b", re.M
+)
+CONVERSION = re.compile(r"\b(cvt\.[\w.]*f(?:16|32|64)[\w.]*)")
+
+
+def compile_ptx(text: str) -> str:
+    """Return the assembler text that NVRTC makes; the test is skipped, aloud, without it."""
+    if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
+        pytest.skip("SKIPPED WITHOUT NVRTC: pip install nvidia-cuda-nvrtc cuda-bindings")
+    from cuda.bindings import nvrtc
+
+    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernels.cu", 0, [], [])
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(OPTIONS), [option.encode() for option in OPTIONS])
+    _, size = nvrtc.nvrtcGetProgramLogSize(program)
+    log = b" " * size
+    nvrtc.nvrtcGetProgramLog(program, log)
+    assert int(status) == 0, log.decode()
+    _, size = nvrtc.nvrtcGetPTXSize(program)
+    ptx = b" " * size
+    nvrtc.nvrtcGetPTX(program, ptx)
+    return ptx.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_operations_are_those_of_ieee_754(program: source.ProgramText) -> None:
+    ptx = compile_ptx(program.text(channels=4))
+    arithmetic = set(ARITHMETIC.findall(ptx))
+    assert "mul.rn.f32" in arithmetic
+    assert {operation for operation in arithmetic if ".rn." not in operation} == set()
+    assert {operation.split(".")[0] for operation in arithmetic} <= {"add", "sub", "mul", "div", "fma", "sqrt"}
+    # To float to nearest; from float towards zero; to whole numbers in float as rint, trunc and floor; wider without a choice.
+    roundings = {"rn", "rzi", "rni", "rmi"}
+    for conversion in set(CONVERSION.findall(ptx)) - {"cvt.f64.f32"}:
+        assert roundings & set(conversion.split(".")), conversion
+    assert "ftz" not in ptx
+    assert "approx" not in ptx
+    assert ptx.count(".entry mp_") == text_kernels(program)
+
+
+def text_kernels(program: source.ProgramText) -> int:
+    """Count the kernels of a program: convolutions in tiles have one, others two."""
+    sums = dict(program.definitions).get("SUMS")
+    if sums is not None:
+        return 1 if "WINOGRAD" in sums else 2
+    return sum(source.read_source(name).count("\nKERNEL void") for name in program.files)
