@@ -85,5 +85,5 @@ CHIP_COMPILERS: dict[str, Quantizer] = {
     "acuity": Quantizer("Acuity", ONNX, _acuity, target="acuity"),
     "tidl": Quantizer("TIDL", ONNX, _tidl, target="tidl"),
     "esp-ppq": Quantizer("ESP-PPQ", ONNX, _esp_ppq, target="esp-ppq", tried="ESP-PPQ 1.3.12"),
-    "qnn": Quantizer("QNN", ONNX, _qnn, target="qnn"),
+    "qnn": Quantizer("QNN", ONNX, _qnn, target="qnn", tried="aimet-onnx 2.42.0, which makes the encodings; not in QNN"),
 }
