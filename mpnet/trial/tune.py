@@ -128,11 +128,11 @@ class TuneReport:
     is_interrupted: bool = False
 
     def as_json(self) -> JsonObject:
-        """Return everything but the images' digests."""
+        """Return everything but the images' digests; `files` names what was written, null where nothing was."""
         paths = {"experiment": self.experiment, "weights": self.weights, "record": self.document}
         record = {name: value for name, value in as_json(self.record).items() if name != "images"}
         files = {name: None if path is None else str(path) for name, path in paths.items()}
-        return {"kept": self.experiment is not None, **files, "notes": list(self.notes), **record}
+        return {"kept": self.experiment is not None, "files": files, "notes": list(self.notes), **record}
 
 
 def tune_experiment(

@@ -19,7 +19,9 @@ def test_nothing_to_win_back_is_said_and_nothing_written(experiment: Path, tmp_p
     assert "7 images tuned, 5 others judged" in process.stdout
     assert "nothing to win back" in process.stdout
     document = document_of(mpnet(*arguments, *fp32, "--json"))
-    assert (document["kept"], document["experiment"], document["agreement_before"]) == (False, None, 100.0)
+    assert (document["kept"], document["agreement_before"]) == (False, 100.0)
+    assert document["files"] == {"experiment": None, "weights": None, "record": None}
+    assert document["weights"] == document["parent"]
     assert not list(tmp_path.glob("tuned.*"))
 
 

@@ -65,6 +65,11 @@ def test_a_gain_is_written_with_what_it_was_made_of(tuned: TuneReport, demo: Exp
     assert experiment.model.parent == demo.model.weights
     document = tuned.as_json()
     assert document["kept"] is True
+    assert document["files"] == {
+        "experiment": str(tuned.experiment),
+        "weights": str(tuned.weights),
+        "record": str(tuned.document),
+    }
     assert "images" not in document
 
 
@@ -236,14 +241,12 @@ def test_without_torch_one_line_says_what_the_training_needs(tmp_path: Path, oth
 @pytest.mark.skipif(
     version_of("torch") is None, reason="the stage end-to-end is tested where torch is: pip install 'mpnet[tune]'"
 )
-def test_a_training_gains_and_says_how_it_is_run(demo: Experiment, scenes: Path, tmp_path: Path) -> None:
+def test_a_training_lowers_the_loss_and_is_judged(demo: Experiment, scenes: Path, tmp_path: Path) -> None:
     options = replace(ALONE, stages=(END_TO_END,), steps=40)
     rounded = replace(demo, quantization=QuantizationSection(TRAINED))
     report = tune_experiment(rounded, scenes, tmp_path / "tuned.yaml", options)
     (stage,) = report.record.stages
     losses = [loss for _, loss in stage.details["watched_loss"]]  # type: ignore[misc, union-attr]
     assert min(losses) < 0.8 * losses[0]
-    assert report.experiment is not None
-    written = read_experiment(report.experiment)
-    assert written.quantization.options.bias_correction is False
-    assert run_experiment(replace(written, output=demo.output)).own_baseline is not None
+    assert report.record.options["steps"] == stage.details["steps"] == 40
+    assert stage.kept == (stage.low > 0) == (report.experiment is not None)
