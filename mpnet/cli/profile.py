@@ -8,10 +8,12 @@ import math
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
-from mpnet.cli.options import OUTPUT_FILE, PATH, cfg_or_experiment, declare, words
+from mpnet.cli.options import FILE, OUTPUT_FILE, PATH, cfg_or_experiment, declare, words
 from mpnet.cli.output import note, print_result, progress
+from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import write_text
 from mpnet.report.text.latency_table import print_latency_table
 from mpnet.speed.latency_table import BOUND_PERCENT, LatencyTable
@@ -21,12 +23,18 @@ from mpnet.speed.profile import profile_network
 @declare(
     "mpnet profile cfg/yolov3-tiny.cfg -o board.json",
     "mpnet profile cfg/yolov3-tiny.cfg --precisions fp32,fp16,int8 --threads 4 -o board.json",
+    "mpnet profile cfg/yolov3-tiny.cfg --on pi@board --threads 4 -o board.json",
     runtime=True,
 )
 @click.argument("source", metavar="CFG|EXPERIMENT|RUN|STORE[:KEY]")
 @click.option("-o", "--output", type=OUTPUT_FILE, required=True, help="The table to write (JSON).")
 @click.option("--weights", type=PATH, help="Weights file.  [default: random weights]")
 @click.option("--precisions", default="fp32,fp16,int8", show_default=True, help="What layers may have, with commas.")
+@click.option("--on", "host", metavar="USER@HOST", help="Measure on this board, by ssh: mprun and a bundle are copied there.")
+@click.option(
+    "--mprun", "program", type=FILE, help="mprun for the board.  [default: what `make mprun-arm` or `make mprun` made]"
+)
+@click.option("--ssh-config", type=FILE, help="Configuration of ssh, with ports and keys.  [default: the user's]")
 @click.option(
     "--repeats", type=click.IntRange(3, 1000), default=15, show_default=True, help="Forward passes per measured configuration."
 )
@@ -35,6 +43,9 @@ def command(
     output: Path,
     weights: Path | None,
     precisions: str,
+    host: str | None,
+    program: Path | None,
+    ssh_config: Path | None,
     repeats: int,
     threads: int | None,
     isa: str | None,
@@ -48,21 +59,45 @@ def command(
 
     The table gives `mpnet sweep` the latency of any configuration (sweep.latency). Whole configurations are measured as
     well and compared with the sum of their steps; the error is printed and stored. While it is too large the table is
-    measured again, a few times; exit status 1: it stayed too large.
+    measured again, a few times; exit status 1: it stayed too large, or the board's clock fell meanwhile.
+
+    With --on a board measures, all precisions at once: nothing has to be installed there. Broken off, the same command goes on.
     """
-    table = profile_network(
-        cfg_or_experiment(source),
-        weights=weights,
-        precisions=words(precisions),
-        threads=threads,
-        isa=isa,
-        device=device,
-        repeats=repeats,
-        progress=progress(quiet),
-    )
+    if host is None:
+        if program is not None or ssh_config is not None:
+            raise ConfigError("--mprun and --ssh-config are of a board; name it with --on USER@HOST")
+        table = profile_network(
+            cfg_or_experiment(source),
+            weights=weights,
+            precisions=words(precisions),
+            threads=threads,
+            isa=isa,
+            device=device,
+            repeats=repeats,
+            progress=progress(quiet),
+        )
+    else:
+        from mpnet.deploy.board import Board
+        from mpnet.deploy.profile_on_board import profile_on_board
+
+        if device is not None:
+            raise ConfigError("--device: is of this machine; with --on mprun runs on the board's CPU")
+        if click.get_current_context().get_parameter_source("precisions") is not ParameterSource.DEFAULT:
+            raise ConfigError("--precisions: with --on the table holds all of them; leave it out")
+        table = profile_on_board(
+            cfg_or_experiment(source),
+            Board(host, ssh_config),
+            weights=weights,
+            program=program,
+            threads=threads,
+            isa=isa,
+            repeats=repeats,
+        )
     write_text(output, json.dumps(table.as_json(), indent=1) + "\n")
     mean = table.errors_percent[0]
-    if not table.good:
+    if table.doubt:
+        note(f"the times are not to be believed: {table.doubt}; cool the board, or set its governor, and measure again")
+    elif not table.good:
         note(
             f"the machine is too busy: the predictions stay {mean:.1f} % off on average (at most {BOUND_PERCENT:g} % are "
             f"good); sweeps refuse this table unless sweep.latency_error says {math.ceil(mean)} or more"

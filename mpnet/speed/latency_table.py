@@ -25,6 +25,7 @@ from mpnet.formats.documents.schema import Within
 from mpnet.formats.documents.typed import as_json, build, kind_of
 from mpnet.json_values import Json, JsonObject
 from mpnet.kernels.core import constant
+from mpnet.messages import shown
 from mpnet.model.keys import json_key
 from mpnet.model.network import NetworkSpec
 
@@ -68,7 +69,12 @@ class LatencyTable:
     @property
     def good(self) -> bool:
         """Return whether the predictions are near enough to choose by; a table without checks says nothing of itself."""
-        return not self.errors_percent[0] > BOUND_PERCENT
+        return not self.errors_percent[0] > BOUND_PERCENT and not self.doubt
+
+    @property
+    def doubt(self) -> str:
+        """Return why the table itself says that its times are not to be believed, such as a board that throttled, or ''."""
+        return str(self.machine.get("doubt") or "")
 
     @property
     def text(self) -> str:
@@ -92,6 +98,11 @@ class LatencyTable:
             raise ConfigError(
                 f"sweep.latency: the table lacks {', '.join(missing)}; make it again with "
                 f"`mpnet profile --precisions {','.join((*self.precisions, *missing))}`"
+            )
+        if self.doubt and error is None:
+            raise ConfigError(
+                f"sweep.latency: the table's times are not to be believed: {shown(self.doubt)}; make it again on a board that "
+                "keeps its clock, or accept it with sweep.latency_error"
             )
         mean = self.errors_percent[0]
         if mean > (BOUND_PERCENT if error is None else error):

@@ -37,6 +37,7 @@ ELSEWHERE = {
 """Page, or the folder of pages, -> why none of its commands runs here."""
 NOT_HERE = {
     "--scheduler": "needs a cluster; tests/sweep/test_dask_executor.py has one",
+    "--on": "needs a board; tests/deploy/test_board.py has one on loopback",
     "--log": "needs mlflow; tests/report/test_tracking.py",
     "--live": "serves until the reader ends it; tests/report/test_live.py",
 }

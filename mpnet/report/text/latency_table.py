@@ -6,14 +6,21 @@ from __future__ import annotations
 from rich.console import Console
 
 from mpnet.model.plan_key import short_key
+from mpnet.report.data.words import clean
 from mpnet.report.text.terminal import print_table
 from mpnet.speed.latency_table import LatencyTable
+
+STATE = ("board", "core", "governor", "fastest_mhz", "slowest_mhz", "hottest_c", "doubt")
+"""What a table may hold of its board, beside CPU, ISA and threads."""
 
 
 def print_latency_table(table: LatencyTable, console: Console) -> None:
     """Print how many steps were timed, the configurations that check the table, and its errors."""
     machine = table.machine
     console.print(f"{len(table.step_ms)} steps on {machine['cpu']}, {machine['isa']}, {machine['threads']} threads")
+    state = [f"{name.replace('_', ' ')} {value}" for name in STATE if (value := machine.get(name))]
+    if state:
+        console.print(clean(", ".join(state)), soft_wrap=True)
     headings = ("configuration", "measured ms", "sum of steps ms")
     rows = [[short_key(check.precision), f"{check.measured_ms:.3f}", f"{check.predicted_ms:.3f}"] for check in table.checks]
     print_table(console, headings, rows)
