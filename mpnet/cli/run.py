@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,11 +28,12 @@ from mpnet.formats.documents import typed
 from mpnet.report.collect.operating_point import measure_operating_point
 from mpnet.report.text.analysis import print_checks
 from mpnet.report.text.run import print_run
-from mpnet.report.text.shown_budget import print_shown_budget
 from mpnet.report.tracking import log_run, open_trackers
-from mpnet.resolve.shown_budget import check_budget_text, check_shown
-from mpnet.trial.experiment import run_experiment
+from mpnet.trial.experiment import RunReport, run_experiment
 from mpnet.trial.verify import verify
+
+if TYPE_CHECKING:
+    from mpnet.resolve.shown_budget import ShownBudget
 
 
 @declare(
@@ -94,6 +96,8 @@ def command(
     if no_baseline:
         spec = replace(spec, baseline=None)
     if required is not None:
+        from mpnet.resolve.shown_budget import check_budget_text  # brings sweeps
+
         check_budget_text(required)
     names = words(chosen) if chosen else spec.backends
     if engine is not None and chosen:
@@ -107,7 +111,7 @@ def command(
             note(f"finished before, taken from {result.folder}; --force computes it again")
         images, checks = verify(report.bench) if check else (0, ())
         point = measure_operating_point(report)
-        shown_budget = None if required is None else check_shown(report, required)
+        shown_budget = None if required is None else _check_shown(report, required)
         if as_json:
             verified = {"verification": {"images": images, "steps": [asdict(step) for step in checks]}} if check else {}
             deployed = {} if point is None else {"operating_point": point}
@@ -120,6 +124,8 @@ def command(
             if check:
                 print_checks(images, checks, console())
             if shown_budget is not None:
+                from mpnet.report.text.shown_budget import print_shown_budget
+
                 print_shown_budget(shown_budget, console())
         if trackers:
             page = result.folder.with_name(f"{result.folder.name}.html")
@@ -127,3 +133,9 @@ def command(
     if not all(step.passed for step in checks):
         return 1
     return 0 if shown_budget is None or shown_budget.is_shown else NOT_SHOWN
+
+
+def _check_shown(report: RunReport, budget: str) -> ShownBudget:
+    from mpnet.resolve.shown_budget import check_shown
+
+    return check_shown(report, budget)
