@@ -37,6 +37,8 @@ def load_library(who: str) -> Any:
             import pyopencl
     except ImportError as error:
         raise ConfigError(f"{who}: pyopencl cannot be imported ({error}); install it again: pip install pyopencl") from None
+    # Each call has a kernel object of its own, of whose equal names pyopencl's generated code tells whoever listens.
+    warnings.filterwarnings("ignore", message="Overwriting existing generated code")
     return pyopencl
 
 
