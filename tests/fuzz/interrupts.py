@@ -84,6 +84,7 @@ def forked(words: list[str], printed: Any) -> int:
             os.setsid()
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(printed.fileno(), 2)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they start behind `&` ignore it
             signals.handle_signals()
             os.write(write_end, b"1")
             code = call(words)
