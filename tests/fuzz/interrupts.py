@@ -46,9 +46,9 @@ COMMANDS: dict[str, list[str]] = {
     "demo": ["demo", "--scenes", "6", "--out", "out/demo", "--quiet"],
     "download": ["download", "yolov3-tiny"],
 }
-"""Commands that write below out/ and the cache, or nothing; of `tune` Ctrl-C ends a stage. `profile` may end with 1 on a machine
-that is too busy, `doctor` where it finds something."""
+"""Commands that write below out/ and the cache, or nothing; of `tune` Ctrl-C ends a stage."""
 DONE = {"profile": (0, 1), "doctor": (0, 1)}
+"""Exit codes of commands that say something by them: the machine is too busy, something was found."""
 
 
 class _Handler(BaseHTTPRequestHandler):
