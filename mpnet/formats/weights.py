@@ -128,7 +128,8 @@ def parse_weights(content: bytes, network: NetworkSpec, source: str = "<bytes>")
     """Parse the weights of `network` from the bytes of a file."""
     version, seen, start = _parse_header(content, len(content), network, source)
     numbers = np.frombuffer(content, "<f4", offset=start).astype(np.float32)
-    zeros = numbers.size - 1 - int(np.flatnonzero(numbers)[-1]) if numbers.any() else numbers.size
+    present = np.flatnonzero(numbers.view(np.uint32))  # as bits: a number may be none
+    zeros = numbers.size - 1 - int(present[-1]) if present.size else numbers.size
     if zeros > _MAX_ZEROS:
         raise FormatError(
             f"{source}: its last {zeros:,} of {numbers.size:,} values are all 0, as where a download stopped early; "
