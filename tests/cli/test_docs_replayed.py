@@ -30,6 +30,7 @@ PAGES = (
 """Pages whose commands a folder with an experiment.yaml can run."""
 ELSEWHERE = {
     "docs/benchmarks.md": "minutes on a quiet machine; tests/cli/test_bench.py",
+    "docs/gpu.md": "an OpenCL driver and a network of the reader; tests/engine/test_devices.py",
     "docs/import.md": "files of other projects; tests/importing/",
     "docs/results/": "the developers' data, or hours",
     "docs/tuning.md": "images that are not evaluated, and a gain; tests/trial/test_tune.py",
