@@ -57,7 +57,7 @@ def test_the_remedy_for_wrong_values_mends_them(mpnet: Mpnet, demo_model: DemoMo
     [finding] = json.loads(process.stdout)["findings"]
     for command in finding["remedy"].split(" && "):
         name, *arguments = shlex.split(command)
-        assert name == program()
+        assert Path(name).name == Path(program()).name  # which stands otherwise in another folder
         assert mpnet(*arguments).returncode == 0
     fixed = ("fixed/net.cfg", "images", "--names", "net.names", "--count", 12, "--json")
     assert document_of(mpnet("doctor", *fixed))["findings"] == []

@@ -19,6 +19,7 @@ from mpnet.export.bundle.write import bundle_bytes
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import crc32c
+from mpnet.kernels.interface import ACTIVATION_CODE
 from mpnet.kernels.isa import kernels
 from mpnet.model.quantization import QuantizationOptions
 from mpnet.model.weights import random_weights
@@ -200,7 +201,7 @@ def dynamic_input(bundle: BundleFile) -> None:
         (set_channel(1, -5), "factor or bias 0 makes no sense"),
         (set_channel(2, 8), "factor or bias 0 makes no sense"),
         (set_record(activation=-1), "its precision or activation is unknown"),
-        (set_record(activation=22), "its precision or activation is unknown"),
+        (set_record(activation=len(ACTIVATION_CODE)), "its precision or activation is unknown"),
         (set_record(activation=20), "IntegerConvolve: the kernel refused its arguments"),
         (set_record(bias_words=0), "its weights are of another arithmetic"),
         (set_record(bias_words=2), "its weights are of another arithmetic"),
