@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""The OpenCL device that tests run on, which PoCL makes of the CPU (Debian: pocl-opencl-icd), and its kernels."""
+"""The OpenCL device that tests run on, which PoCL makes of the CPU (Debian: pocl-opencl-icd), and its kernels.
+
+MPNET_TEST_GPU=0 leaves them out.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
 from importlib.util import find_spec
 
 import pytest
@@ -18,6 +22,8 @@ from mpnet.kernels.isa import kernels
 @functools.cache
 def _driver() -> Driver | str:
     """Return a driver, or why there is none."""
+    if os.environ.get("MPNET_TEST_GPU") == "0":
+        return "MPNET_TEST_GPU=0"
     if find_spec("pyopencl") is None:
         return "pip install pyopencl"
     try:
