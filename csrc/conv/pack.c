@@ -88,29 +88,27 @@ static void pack_panel(const mp_conv_plan *plan, const void *weights, int group,
     }
 }
 
-static const int ROW[6][3] = {{1, 0, 0}, {1, 1, 1}, {1, -1, 1}, {1, 2, 4}, {1, -2, 4}, {0, 0, 1}};
-static const int DENOMINATOR[6] = {4, -6, -6, 24, 24, 1};
-
+/* How weights become positions of a tile: sums of them by rows, one over the other, divided. */
+typedef struct {
+    double row[6][3], denominator[6];
+} transform;
+static const transform USUAL = {{{1, 0, 0}, {1, 1, 1}, {1, -1, 1}, {1, 2, 4}, {1, -2, 4}, {0, 0, 1}},
+                                {4, -6, -6, 24, 24, 1}};
 /* Of products in halves: points 0, +-sqrt(1/2), +-sqrt(2), infinity, which keep the sums of one size. */
 #define ROOT 0x1.6a09e667f3bcdp0
-static const double HALF_ROW[6][3] = {{1, 0, 0},      {1, ROOT / 2, 0.5}, {1, -ROOT / 2, 0.5},
-                                      {1, ROOT, 2.0}, {1, -ROOT, 2.0},    {0, 0, 1}};
-static const double HALF_DENOMINATOR[6] = {1, -1.5, -1.5, 6, 6, 1};
+static const transform IN_HALVES = {
+    {{1, 0, 0}, {1, ROOT / 2, 0.5}, {1, -ROOT / 2, 0.5}, {1, ROOT, 2}, {1, -ROOT, 2}, {0, 0, 1}},
+    {1, -1.5, -1.5, 6, 6, 1}};
 
 /* Position (i, j) of a transformed kernel; codes leave out the denominators. */
 static float transformed(const mp_conv_plan *plan, const float kernel[9], int i, int j)
 {
-    const int in_halves = plan->precision == MP_FP16_HALF_WINOGRAD;
+    const transform *t = plan->precision == MP_FP16_HALF_WINOGRAD ? &IN_HALVES : &USUAL;
     double total = 0.0;
     for (int y = 0; y < 3; y++)
-        for (int x = 0; x < 3; x++) {
-            const double factor = in_halves ? HALF_ROW[i][y] * HALF_ROW[j][x] : (double)(ROW[i][y] * ROW[j][x]);
-            total += factor * kernel[y * 3 + x];
-        }
+        for (int x = 0; x < 3; x++) total += t->row[i][y] * t->row[j][x] * kernel[y * 3 + x];
     if (plan->codes) return (float)total;
-    if (in_halves)
-        return mp_round_real((float)(total / (HALF_DENOMINATOR[i] * HALF_DENOMINATOR[j])), plan->traits->type);
-    return (float)(total / (DENOMINATOR[i] * DENOMINATOR[j]));
+    return mp_round_real((float)(total / (t->denominator[i] * t->denominator[j])), plan->traits->type);
 }
 
 /* Three lines of codes -> six, `apart` elements from one to the next. */
