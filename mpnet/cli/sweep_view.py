@@ -51,12 +51,14 @@ class SweepView:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if self._live is not None:
             self._live.stop()
-        if kind is not None and issubclass(kind, KeyboardInterrupt) and self._start is not None:
-            self._console.print(
-                f"{self._kept} in {self._start.store}; the same command goes on from there"
-                if self._kept
-                else "no trial was finished yet; the same command begins again"
-            )
+        if kind is None or not issubclass(kind, KeyboardInterrupt):
+            return
+        if self._start is None:
+            self._console.print("this run has measured nothing yet; the same command begins again")
+        elif self._kept:
+            self._console.print(f"{self._kept} in {self._start.store}; the same command goes on from there")
+        else:
+            self._console.print("no trial was finished yet; the same command begins again")
 
     def then(self, progress: Progress) -> Progress:
         """Return a progress that shows the work after the trials in place of this view."""

@@ -44,6 +44,13 @@ def test_what_was_ruled_out_is_no_trial(ruled_out: int, message: str) -> None:
     assert output.getvalue() == message
 
 
+def test_what_is_interrupted_while_it_prepares_says_that_it_begins_again() -> None:
+    output = io.StringIO()
+    with pytest.raises(KeyboardInterrupt), SweepView(Console(file=output, width=200), quiet=True):
+        raise KeyboardInterrupt
+    assert output.getvalue() == "this run has measured nothing yet; the same command begins again\n"
+
+
 @pytest.mark.parametrize(
     ("stage", "rest"),
     [("", "left for all trials"), ("exchanges around it, 2 of 3", "left for this stage (exchanges around it, 2 of 3)")],
