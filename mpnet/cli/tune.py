@@ -10,7 +10,9 @@ import click
 from mpnet.cli.options import OUTPUT_FILE, PATH, command_line, declare, experiment_of, set_option, words
 from mpnet.cli.output import console, print_json, progress
 from mpnet.report.text.tuning import print_tuning
-from mpnet.trial.tune import STAGES, TuneOptions, tune_experiment
+from mpnet.trial.tune import tune_experiment
+from mpnet.trial.tuning_images import TuneOptions
+from mpnet.trial.tuning_stages import STAGES
 
 _DEFAULTS = TuneOptions()
 

@@ -17,9 +17,10 @@ from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.weights import read_weights
 from mpnet.model.quantization import ActivationOptions, QuantizationOptions, WeightOptions
 from mpnet.packages import version_of
-from mpnet.trial import tune
 from mpnet.trial.experiment import open_workbench, run_experiment
-from mpnet.trial.tune import CHANNELS, END_TO_END, STAGES, Proposal, TuneOptions, TuneReport, tune_experiment
+from mpnet.trial.tune import TuneReport, tune_experiment
+from mpnet.trial.tuning_images import TuneOptions
+from mpnet.trial.tuning_stages import CHANNELS, END_TO_END, STAGES, Proposal
 from mpnet.tuning.record import read_tuning
 from tests.conftest import DemoModel
 from tests.networks import write_experiment, write_images
@@ -190,7 +191,7 @@ def test_a_stage_whose_weights_are_not_finite_is_thrown_away(
         proposal.folded[first] = replace(proposal.folded[first], bias=np.full_like(proposal.folded[first].bias, np.nan))
         return proposal
 
-    monkeypatch.setitem(tune.STAGES, CHANNELS, spoil)
+    monkeypatch.setitem(STAGES, CHANNELS, spoil)
     report = tune_experiment(read_experiment(write_experiment(tmp_path)), others, tmp_path / "tuned.yaml", ALONE)
     (stage,) = report.record.stages
     assert (stage.kept, report.experiment) == (False, None)
@@ -201,7 +202,7 @@ def test_ctrl_c_before_anything_was_won_leaves_nothing(tmp_path: Path, others: P
     def interrupted(*_: object) -> Proposal:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(tune.STAGES, CHANNELS, interrupted)
+    monkeypatch.setitem(STAGES, CHANNELS, interrupted)
     with pytest.raises(KeyboardInterrupt):
         tune_experiment(read_experiment(write_experiment(tmp_path)), others, tmp_path / "tuned.yaml", ALONE)
     assert not list(tmp_path.glob("tuned.*"))

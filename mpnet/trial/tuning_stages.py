@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""The stages of a tuning: each proposes weights and options for a configuration, and another module judges them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Callable
+
+import numpy as np
+
+from mpnet.config.experiment import QuantizationSection
+from mpnet.engine.session import Session
+from mpnet.errors import ConfigError
+from mpnet.json_values import JsonObject
+from mpnet.model.quantization import NarrowOptions, QuantizationOptions, WeightOptions
+from mpnet.packages import require, requirements
+from mpnet.progress import Progress
+from mpnet.quantization.equalise import FoldedConvolution
+from mpnet.trial.tuning_images import TuneOptions, TuningImages, drawn_order
+from mpnet.trial.workbench import Workbench
+from mpnet.tuning.layerwise import corrected_layers, images_that_fit
+
+if TYPE_CHECKING:
+    from mpnet.tuning.torch_network import TorchNetwork
+
+CHANNELS, END_TO_END = "channels", "end-to-end"
+_CHANNEL_IMAGES = 48
+_WATCHED_IMAGES = 40
+"""Of those that tune, at most: they choose the best state of a training instead."""
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """The outcome of a stage, before it is judged.
+
+    folded: every convolution, as it is to be quantised. quantization: how, in place of the experiment's own section.
+    details: figures of the stage. is_interrupted: whether somebody stopped it, so that this is the best so far.
+    """
+
+    folded: dict[int, FoldedConvolution]
+    quantization: QuantizationSection
+    details: JsonObject = field(default_factory=dict)
+    is_interrupted: bool = False
+
+
+Stage = Callable[[Workbench, TuningImages, TuneOptions, Progress], Proposal]
+
+
+def chosen_stages(options: TuneOptions) -> tuple[dict[str, Stage], tuple[str, ...]]:
+    """Return the stages to run, and what to say of those that cannot. Raises: ConfigError for one that was asked for."""
+    for name in options.stages:
+        if name not in STAGES:
+            raise ConfigError(f"--stages: {name!r} is unknown; known are {', '.join(STAGES)}")
+    chosen = {name: stage for name, stage in STAGES.items() if not options.stages or name in options.stages}
+    if END_TO_END not in chosen:
+        return chosen, ()
+    try:
+        require(f"stage {END_TO_END}", requirements("torch"), "tune")
+    except ConfigError as error:
+        if options.stages:
+            raise
+        del chosen[END_TO_END]
+        return chosen, (str(error),)
+    return chosen, ()
+
+
+def with_options(section: QuantizationSection, changes: QuantizationOptions) -> QuantizationSection:
+    """Return a section whose options say something of all layers, whatever they say of single ones."""
+    layers = tuple((selector, options.overlaid(changes)) for selector, options in section.layers)
+    return QuantizationSection(section.options.overlaid(changes), layers)
+
+
+def _without_equalisation(bench: Workbench) -> QuantizationSection:
+    """Return the section under which folded weights are quantised as they are: their channels are equalised already."""
+    section = bench.experiment.quantization
+    if bench.options.equalise is False:
+        return section
+    return with_options(section, QuantizationOptions(equalisation=False))
+
+
+def _tune_channels(bench: Workbench, images: TuningImages, options: TuneOptions, progress: Progress) -> Proposal:
+    """Fit a scale and a bias of each channel, layer by layer."""
+    inputs = images.tuning.inputs
+    count = images_that_fit(bench.network, min(_CHANNEL_IMAGES, len(inputs)))
+    batches = [np.array(batch.x) for batch in inputs.batches(bench.experiment.runtime.batch, range(count))]
+    with progress("layers", len(bench.network.layers)) as advance:
+        folded = corrected_layers(bench.prepared, bench.weights, bench.assign(), bench.options, batches, bench.threads, advance)
+    return Proposal(folded, _without_equalisation(bench), {"images": count})
+
+
+def _train(bench: Workbench, images: TuningImages, options: TuneOptions, progress: Progress) -> Proposal:
+    """Train the quantised network against the heads of the reference's baseline, by PyTorch."""
+    from mpnet.tuning.end_to_end import Schedule, train  # brings torch
+    from mpnet.tuning.torch_network import TorchNetwork
+
+    inputs, reference = images.tuning.inputs, images.reference
+    network = TorchNetwork(bench.prepared, bench.assign(), bench.options)
+    session = Session(reference.prepared, reference.plan(reference.uniform(images.baseline)), bench.threads)
+    order = sorted(range(len(inputs)), key=lambda i: drawn_order(inputs.records[i].sha256, options.seed + 1))
+    count = max(1, min(_WATCHED_IMAGES, len(order) // 6))
+    schedule = Schedule(options.minutes, options.steps, options.seed, bench.threads)
+    with progress("percent of the training", 100) as advance:
+        trained = train(
+            bench.network,
+            network,
+            session.forward,
+            lambda positions: inputs.take(positions).x,
+            sorted(order[count:]),
+            sorted(order[:count]),
+            schedule,
+            advance,
+        )
+    section = _without_equalisation(bench)
+    return Proposal(trained.folded, with_options(section, _as_trained(network)), trained.details, trained.is_interrupted)
+
+
+def _as_trained(network: TorchNetwork) -> QuantizationOptions:
+    """Return the options under which weights become the codes that were trained, and biases stay as they are."""
+    fixed = [layer.scheme.bits for layer in network.convolutions.values() if layer.is_fixed and layer.scheme is not None]
+    return QuantizationOptions(
+        bias_correction=False,
+        weights=WeightOptions(method="min_max", rounding="half_to_even") if 8 in fixed else WeightOptions(),
+        narrow=NarrowOptions(method="min_max", rounding="nearest", bias_correction=False),
+    )
+
+
+STAGES: dict[str, Stage] = {CHANNELS: _tune_channels, END_TO_END: _train}
+"""In the order in which they run."""
