@@ -41,7 +41,10 @@ def test_a_pick_is_that_of_its_own_option_set(tmp_path: Path) -> None:
     """One precision string under two option sets: names lead to the trial that the sweep means, not to the first of its key."""
     experiment = read_experiment(
         write_experiment(tmp_path),
-        ["sweep={strategy: exhaustive, space: {layers: {heads: int8, 8: int8, 10: int8, 12: int8, 13: int8}, quantization: {weights.granularity: [per_tensor, per_channel]}}}"],
+        [
+            "sweep={strategy: exhaustive, space: {quantization: {weights.granularity: [per_tensor, per_channel]}}}",
+            "sweep.space.layers={heads: int8, 8: int8, 10: int8, 12: int8, 13: int8}",
+        ],
     )
     sweep_result = run_sweep(experiment, workers=1)
     assert len({row.options for row in sweep_result.front}) == 2
