@@ -49,6 +49,10 @@ class NonFiniteError(EngineError, KernelError):
     """A kernel met or made NaN or infinity; the engine adds which layer."""
 
 
+class FallbackWarning(UserWarning):
+    """Something runs elsewhere than where it was asked to, to the same bits. The command line prints it as a remark."""
+
+
 class InternalError(Exception):
     """A fault of mpnet itself: nothing that a user can mend, so it is none of `MpnetError`."""
 

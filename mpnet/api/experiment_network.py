@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mpnet.api.network import Network, prepare_network
 from mpnet.engine.assign import assign
+from mpnet.engine.devices import open_runtime
 from mpnet.engine.options import resolve_options
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.labels.class_names import class_names
@@ -36,5 +37,5 @@ def network_of(experiment: Experiment) -> Network:
 
         bench = open_workbench(experiment)
         return Network(spec, names, bench.prepared, bench.options, bench.assign(), bench.threads)
-    isa = None if runtime.isa == "auto" else runtime.isa
-    return prepare_network(spec, model.weights, names, options, precisions, runtime.threads, isa, runtime.device, cache=True)
+    kernels = open_runtime(runtime)
+    return prepare_network(spec, model.weights, names, options, precisions, runtime.threads, kernels, cache=True)

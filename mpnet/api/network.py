@@ -31,6 +31,7 @@ from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.weights import open_weights
 from mpnet.json_values import Json
 from mpnet.kernels.environment import cpu_count
+from mpnet.kernels.implementation import Kernels
 from mpnet.messages import shown
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import short_key
@@ -278,7 +279,14 @@ def load_network(
     spec = read_cfg(cfg, dialect)
     options = without_statistics(resolve_options(spec, batch_norm=batch_norm))
     return prepare_network(
-        spec, weights, class_names(spec, names), options, assign(spec, default, layers), threads, isa, device, cache
+        spec,
+        weights,
+        class_names(spec, names),
+        options,
+        assign(spec, default, layers),
+        threads,
+        open_kernels(isa, device),
+        cache,
     )
 
 
@@ -289,12 +297,11 @@ def prepare_network(
     options: EngineOptions,
     precisions: PrecisionPlan,
     threads: int | None,
-    isa: str | None,
-    device: str | None,
+    kernels: Kernels,
     cache: bool,
 ) -> Network:
     """Read and prepare a network's weights; arguments as of `load_network`, with options and precisions resolved."""
     file_cache = open_cache() if cache else None
     constants = open_weights(weights, spec, file_cache)
-    prepared = Prepared.under(options, spec, constants, open_kernels(isa, device), cache=file_cache)
+    prepared = Prepared.under(options, spec, constants, kernels, cache=file_cache)
     return Network(spec, names, prepared, options, precisions, threads or cpu_count())

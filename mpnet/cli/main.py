@@ -13,14 +13,15 @@ import errno
 import importlib
 import os
 import sys
+import warnings
 from typing import IO, Any, Callable, Iterator, NoReturn, Sequence
 
 import click
 
 from mpnet import __version__
-from mpnet.cli.output import fail
+from mpnet.cli.output import fail, note
 from mpnet.cli.signals import handle_signals
-from mpnet.errors import InternalError, MpnetError
+from mpnet.errors import FallbackWarning, InternalError, MpnetError
 
 # Command -> what it does, in the order of `mpnet --help`. Each is in the file of its name, imported when called.
 COMMANDS: dict[str, str] = {
@@ -168,10 +169,30 @@ def _run(arguments: Sequence[str] | None) -> int:
     )
 
 
+@contextlib.contextmanager
+def _fallbacks_as_remarks() -> Iterator[None]:
+    """Print each FallbackWarning once, as a remark, meanwhile; other warnings go their way."""
+    with warnings.catch_warnings():
+        show_warning = warnings.showwarning
+        printed: set[str] = set()
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if not issubclass(category, FallbackWarning):
+                show_warning(message, category, *place, **more)
+            elif str(message) not in printed:
+                printed.add(str(message))
+                note(str(message))
+
+        warnings.simplefilter("always", FallbackWarning)
+        warnings.showwarning = show
+        yield
+
+
 def guarded(call: Callable[[], object]) -> int:
     """Call something; every failure that can be foreseen is one line on standard error. Returns the exit code."""
     try:
-        result = call()
+        with _fallbacks_as_remarks():
+            result = call()
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)

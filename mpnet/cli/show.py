@@ -22,10 +22,10 @@ from mpnet.cli.options import (
     words,
 )
 from mpnet.cli.output import console, note, print_json
-from mpnet.config.experiment import OWN_BACKENDS
+from mpnet.config.experiment import OWN_BACKENDS, RuntimeSection
 from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs, plan_cost
-from mpnet.engine.devices import CPU, open_kernels
+from mpnet.engine.devices import open_runtime
 from mpnet.engine.operations import Transfer
 from mpnet.engine.options import resolve_options, with_some_ranges
 from mpnet.engine.placement import place_plan
@@ -34,7 +34,6 @@ from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents import typed
 from mpnet.formats.files.atomic import write_text
-from mpnet.model.network import NETWORK_INPUT
 from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.report.data.shown_network import Dialect, ShownLayer, ShownNetwork
 from mpnet.report.text.layers import describe_layer, print_layers
@@ -85,12 +84,12 @@ def command(
     with its precisions. Where several backends share the layers, who runs each is shown as well, and why a preferred one does
     not.
     """
-    plan, backends = _plan(source, default, layers, overrides, dialect)
+    plan, backends, runtime = _plan(source, default, layers, overrides, dialect)
     for warning in plan.network.warnings:
         note(warning)
     shown = _show(plan)
-    if device is not None:
-        plan = _placed(plan, device)
+    if device is not None or steps:
+        plan = _placed(plan, replace(runtime, device=device or runtime.device))
     if graph:
         _draw(plan, out, measure, source, overrides)
         if not as_json:
@@ -118,28 +117,22 @@ def command(
         print_layers(shown, console())
 
 
-def _placed(plan: Plan, device: str) -> Plan:
+def _placed(plan: Plan, runtime: RuntimeSection) -> Plan:
     """Return the plan as a device runs it, and say what moves and what stays on the CPU."""
-    placed = place_plan(plan, open_kernels(device=device, origin="--device"))
+    placed = place_plan(plan, open_runtime(runtime))
     if placed is not plan:
         targets = Counter(step.operation.target for step in placed.steps if isinstance(step.operation, Transfer))
-        own = dict.fromkeys(
-            f"{step.operation.name} of {'the image' if step.layer == NETWORK_INPUT else plan.network.layers[step.layer].name}"
-            for step in placed.steps
-            if placed.slots[step.output].device == CPU and not (isinstance(step.operation, Transfer) or step.operation.is_head)
-        )
-        moves = ", ".join(f"{count} to {target}" for target, count in targets.items())
-        note(f"transfers: {moves}; on the CPU: {', '.join(own) or 'nothing'}")
+        note(f"transfers: {', '.join(f'{count} to {target}' for target, count in targets.items())}")
     return placed
 
 
 def _plan(
     source: str, default: str | None, layers: tuple[str, ...], overrides: tuple[str, ...], dialect: str
-) -> tuple[Plan, tuple[str, ...]]:
-    """Return the plan and the backends that are to run it."""
+) -> tuple[Plan, tuple[str, ...], RuntimeSection]:
+    """Return the plan, the backends that are to run it, and where mpnet's own kernels run."""
     named = cfg_or_experiment(source, overrides)
     declared = dict[str | int, Precision | str]()
-    backends = OWN_BACKENDS
+    backends, runtime = OWN_BACKENDS, RuntimeSection()
     if isinstance(named, Path):
         network = read_cfg(named, dialect)
         options = resolve_options(network)
@@ -148,9 +141,13 @@ def _plan(
         network = read_cfg(model.cfg, model.dialect if dialect == "auto" else dialect)
         options = resolve_options(network, quantization.options, quantization.layers, batch_norm=model.batch_norm)
         default, declared = default or named.precision.default, dict(named.precision.layers)
-        backends = named.backends
+        backends, runtime = named.backends, named.runtime
     options = with_some_ranges(options, network)
-    return build_plan(network, assign(network, default, {**declared, **selected_precisions(layers)}), options), backends
+    return (
+        build_plan(network, assign(network, default, {**declared, **selected_precisions(layers)}), options),
+        backends,
+        runtime,
+    )
 
 
 def _draw(plan: Plan, out: Path | None, measure: bool, source: str, overrides: tuple[str, ...]) -> None:

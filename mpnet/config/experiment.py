@@ -35,6 +35,8 @@ DATA_FORMATS: tuple[str, ...] = tuple(name for task in TASKS.values() for name i
 STRATEGIES: tuple[str, ...] = module_names(Path(__file__).parents[1] / "sweep" / "search" / "strategies")
 """One file each."""
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
+GPU, CPU, REFERENCE = "gpu", "cpu", "reference"
+"""Kernels as `runtime.backends` names them: of a GPU, of the best table of this CPU, of the scalar table."""
 OWN_BACKENDS: tuple[str, ...] = ("mpnet",)
 DEFAULT_OUTPUT = Path("runs")
 HOLDOUT, MANY_IMAGES = 0.6, 200
@@ -297,13 +299,16 @@ class SweepSection:
 class RuntimeSection:
     """Options of execution; none of them changes a result.
 
-    threads: None: all cores. isa: auto, or the name of a kernel table. device: auto, cpu, opencl or opencl:N.
-    batch: images in one forward pass.
+    threads:  None: all cores. isa: auto, or the name of a kernel table. device: auto, cpu, opencl or opencl:N.
+    backends: kernels by preference: each operation goes to the first that has it, the reference being the last of every list;
+              (): those that `device` names.
+    batch:    images in one forward pass.
     """
 
     threads: int | None = field(default=None, metadata=integer(1, MAX_THREADS, none="auto"))
     isa: str = field(default="auto", metadata=text())
     device: str = field(default="auto", metadata=text())
+    backends: tuple[str, ...] = field(default=(), metadata=word((GPU, CPU, REFERENCE), many=True))
     batch: int = field(default=4, metadata=integer(1, 1024))
 
 

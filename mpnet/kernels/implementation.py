@@ -73,6 +73,10 @@ class Kernels(CallMaker):
         """
         return True
 
+    def refusal(self, function: str, precision: Precision) -> str:
+        """Return why they do not support a function, for a line that names them; '' where they do."""
+        return "" if self.supports(function, precision) else f"{self.name} has no kernel for it"
+
     @abstractmethod
     def precisions(self) -> tuple[str, ...]:
         """Return the names of the precisions that it computes."""

@@ -12,7 +12,7 @@ from typing import Sequence
 from mpnet.config.experiment import DataSection, Experiment
 from mpnet.detection.conditions import condition
 from mpnet.detection.images import FlawedImage, image
-from mpnet.engine.devices import open_kernels
+from mpnet.engine.devices import open_runtime
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
@@ -98,7 +98,7 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
             condition=image_condition,
         ),
         options=resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
-        kernels=open_kernels(experiment.runtime.isa, experiment.runtime.device),
+        kernels=open_runtime(experiment.runtime),
         threads=threads,
         sources=_sources(experiment, data),
         names=names,

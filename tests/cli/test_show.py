@@ -17,6 +17,15 @@ from tests.cli.conftest import Mpnet, document_of
 from tests.networks import write_network
 
 
+def test_what_falls_back_is_said_once(mpnet: Mpnet, experiment: Path) -> None:
+    chosen = ("--set", "runtime.backends=[gpu, cpu]", "--set", "runtime.device=opencl:99")
+    shown = mpnet("show", experiment, "--steps", *chosen)
+    assert shown.stdout == mpnet("show", experiment, "--steps").stdout
+    [line] = " ".join(shown.stderr.split()).split("; all operations fall back to cpu (")[:-1]
+    assert line.startswith("runtime.backends")
+    assert "opencl:99" in line
+
+
 @pytest.fixture
 def cfg(tmp_path: Path) -> Path:
     write_network(tmp_path)

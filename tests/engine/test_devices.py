@@ -11,26 +11,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mpnet.config.experiment import RuntimeSection
 from mpnet.engine import devices
 from mpnet.engine.assign import assign
 from mpnet.engine.bind import LayerFailure
-from mpnet.engine.devices import list_gpus, open_kernels
+from mpnet.engine.devices import list_gpus, open_kernels, open_runtime
 from mpnet.engine.operations import Transfer
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
-from mpnet.errors import ConfigError, KernelError
+from mpnet.errors import ConfigError, EngineError, FallbackWarning, KernelError
 from mpnet.formats.cfg.read import parse_cfg, read_cfg
 from mpnet.formats.weights import read_weights
+from mpnet.kernels.gpu import source
 from mpnet.kernels.gpu.gpu_kernels import GpuKernels
+from mpnet.kernels.gpu.known_cases import check_program
 from mpnet.kernels.gpu.memory import GpuDevice
+from mpnet.kernels.gpu.source import DOUBLES, ProgramText
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS
 from mpnet.model.weights import Weights, random_weights
 from tests.conftest import DemoModel
 from tests.engine.family import LAYERS, family_cfg
-from tests.kernels.gpus import gpu_kernels
+from tests.kernels.gpus import gpu_driver, gpu_kernels
 from tests.sweep.sweep_networks import yolov3_tiny
 
 MIXES = (
@@ -96,12 +100,18 @@ def test_only_images_go_in_and_heads_come_out(mix: tuple[str, ...], monkeypatch:
 
 
 def test_what_has_no_kernel_runs_on_the_cpu(demo_model: DemoModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    supports = GpuKernels.supports
+    refusal = GpuKernels.refusal
     monkeypatch.setattr(
-        GpuKernels, "supports", lambda self, function, row: function != "maxpool" and supports(self, function, row)
+        GpuKernels,
+        "refusal",
+        lambda self, function, row: f"{self.name} has no kernel for it"
+        if function == "maxpool"
+        else refusal(self, function, row),
     )
     network = read_cfg(demo_model.cfg)
-    session = same_heads(network, read_weights(demo_model.weights, network), ("fp32",), 2, False)
+    line = r"^MaxPool of maxpool-\d+, .* falls back to \w+: opencl:\d+ has no kernel for it$"
+    with pytest.warns(FallbackWarning, match=line):
+        session = same_heads(network, read_weights(demo_model.weights, network), ("fp32",), 2, False)
     assert transfers(session)["cpu"] > 2
     assert "Transfer (to cpu)" in session.run_plan.text()
 
@@ -120,6 +130,78 @@ def test_the_layer_that_fails_there_is_named(demo_model: DemoModel) -> None:
 def test_auto_is_the_cpu() -> None:
     assert open_kernels() is open_kernels("auto", "auto") is open_kernels(None, "cpu") is kernels()
     assert open_kernels("scalar", "auto") is kernels("scalar")
+
+
+def test_backends_are_kernels_by_preference() -> None:
+    name = gpu_kernels().name
+    for names, host in (
+        (("gpu", "cpu", "reference"), kernels()),
+        (("gpu", "reference"), kernels("scalar")),
+        (("gpu",), kernels("scalar")),
+    ):
+        opened = open_runtime(RuntimeSection(backends=names))
+        assert (opened.name, opened.host_kernels) == (name, host)
+    assert open_runtime(RuntimeSection(backends=("gpu", "cpu"), device="cpu")) is kernels()
+    assert open_runtime(RuntimeSection(backends=("cpu", "gpu"))) is kernels()
+    assert open_runtime(RuntimeSection(backends=("reference",))) is kernels("scalar")
+    assert open_runtime(RuntimeSection(isa="scalar", backends=("cpu",))) is kernels("scalar")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "words"),
+    [
+        (RuntimeSection(backends=("gpu", "gpu")), "gpu, gpu; name each once"),
+        (RuntimeSection(backends=("cpu",), device="opencl"), "begins with cpu, but runtime.device is opencl; put gpu first"),
+        (RuntimeSection(backends=("gpu",), device="gpu"), "unknown; use auto"),
+        (RuntimeSection(isa="avx2", backends=("gpu",)), "reference is the table scalar, not runtime.isa avx2"),
+    ],
+)
+def test_backends_that_contradict_each_other_are_refused(runtime: RuntimeSection, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        open_runtime(runtime)
+
+
+def test_a_gpu_that_is_not_there_leaves_all_to_what_comes_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpnet.packages.find_spec", lambda name: None)
+    line = r"^runtime.backends opencl:7: needs pyopencl; pip install .*; all operations fall back to cpu \(\w+\)$"
+    with pytest.warns(FallbackWarning, match=line):
+        assert open_runtime(RuntimeSection(device="opencl:7", backends=("gpu", "cpu"))) is kernels()
+
+
+def test_auto_is_the_device_that_a_variable_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPNET_DEVICE", gpu_kernels().name)
+    assert open_kernels().name == gpu_kernels().name
+    assert open_kernels(device="cpu") is kernels()
+    monkeypatch.setenv("MPNET_DEVICE", "moon")
+    with pytest.raises(ConfigError, match=r"^MPNET_DEVICE: 'moon' is unknown"):
+        open_kernels()
+
+
+def test_an_operation_whose_bits_differ_falls_back_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = source.read_source
+    right, wrong = "NARROW(x) convert_float_rte(x)", "NARROW(x) convert_float_rtz(x)"
+    assert right in read("doubles.cl")
+    monkeypatch.setattr(source, "read_source", lambda name: read(name).replace(right, wrong))
+    gpu = GpuKernels(gpu_driver(), kernels(), None, check_doubles, falls_back=True)
+    network = parse_cfg(family_cfg("classifier"), "t.cfg")
+    weights, plan = random_weights(network, 4), build_plan(network, assign(network, "int8"))
+    line = r"^Normalize of softmax-\d+ falls back to \w+: opencl:\d+, .*, is refused: known case .* of its operations in double"
+    with pytest.warns(FallbackWarning, match=line) as caught:
+        session = Session(Prepared(network, weights, gpu), plan)
+    assert len(caught) == 1
+    assert transfers(session)["cpu"] >= 1
+    batch = np.random.default_rng(5).random((2, *network.in_shape), np.float32)
+    expected = Session(Prepared(network, weights, kernels()), plan).forward(batch)
+    assert [head.tobytes() for head in session.forward(batch)] == [head.tobytes() for head in expected]
+    strict = GpuKernels(gpu_driver(), kernels(), None, check_doubles)
+    with pytest.raises(EngineError, match="is refused"):
+        Session(Prepared(network, weights, strict), plan).forward(batch)
+
+
+def check_doubles(opened: GpuKernels, program: ProgramText) -> None:
+    """Ask for the bits of one program, the quickest; those of the others are asked for elsewhere."""
+    if program == DOUBLES:
+        check_program(opened, program)
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda", "opencl:", "opencl:x", "opencl:-1", "opencl:1000", ""])

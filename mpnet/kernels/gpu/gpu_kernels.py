@@ -18,7 +18,19 @@ from mpnet.kernels.device import Storage, Values
 from mpnet.kernels.gpu.driver import Arguments, Driver, KernelCache, Launch
 from mpnet.kernels.gpu.memory import GpuDevice, GpuStorage
 from mpnet.kernels.gpu.packed import GpuWeights, pack_weights
-from mpnet.kernels.gpu.source import DOUBLES, OPERATIONS, ProgramText, convolution_fields, convolution_memories
+from mpnet.kernels.gpu.source import (
+    CHAIN,
+    DOUBLES,
+    HALF_WINOGRAD,
+    HALVES,
+    OPERATIONS,
+    WINOGRAD,
+    ProgramText,
+    convolution_fields,
+    convolution_memories,
+    convolution_program,
+    sums_of,
+)
 from mpnet.kernels.implementation import Kernels
 from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.kernels.native import TYPE_CODE, NativeKernels
@@ -46,16 +58,20 @@ class GpuKernels(Kernels):
     """Kernels of one GPU. Raises: KernelError where the device fails.
 
     cache: where compiled programs are kept, None for nowhere. check: looks at a program before its first use, and raises
-    KernelError where it does not give the bits that it must.
+    KernelError where it does not give the bits that it must. falls_back: whether the functions of a program that cannot be
+    used are not supported, so that the CPU runs them; what needs one is an error otherwise.
     """
 
     device: GpuDevice
 
-    def __init__(self, driver: Driver, host: NativeKernels, cache: KernelCache | None, check: Check) -> None:
+    def __init__(
+        self, driver: Driver, host: NativeKernels, cache: KernelCache | None, check: Check, falls_back: bool = False
+    ) -> None:
         self.name = driver.description.name
         self.device = GpuDevice(driver)
         self._host, self._cache, self._check = host, cache, check
         self._driver = driver
+        self.falls_back = falls_back
         self._programs: dict[ProgramText, Any] = {}
         self._refused: dict[ProgramText, KernelError] = {}
         self._lock = threading.RLock()
@@ -72,9 +88,21 @@ class GpuKernels(Kernels):
 
     def supports(self, function: str, precision: Precision) -> bool:
         """Implement `Kernels.supports`."""
-        if function in _DOUBLE_FUNCTIONS:
-            return self._driver.has_doubles
-        return function in _PLAIN_FUNCTIONS or function in _CONVOLUTIONS
+        return not self.refusal(function, precision)
+
+    def refusal(self, function: str, precision: Precision) -> str:
+        """Implement `Kernels.refusal`."""
+        if function in _DOUBLE_FUNCTIONS and not self._driver.has_doubles:
+            return f"{self.name} does not compute in double"
+        if function not in (*_DOUBLE_FUNCTIONS, *_PLAIN_FUNCTIONS, *_CONVOLUTIONS):
+            return f"{self.name} has no kernel for it"
+        if self.falls_back:
+            for text in programs_of(function, precision):
+                try:
+                    self.program(text)
+                except KernelError as error:
+                    return str(error)
+        return ""
 
     def precisions(self) -> tuple[str, ...]:
         """Return the names of the precisions that it computes."""
@@ -242,6 +270,15 @@ class GpuKernels(Kernels):
             for multiplier, shift in zip(factors[::2], factors[1::2], strict=True):
                 if not ((multiplier == 0 and shift == 0) or (multiplier >= 1 << 30 and -31 <= shift <= 30)):
                     raise KernelError(f"{function}: the factor {multiplier} * 2^({shift} - 31) is out of range")
+
+
+def programs_of(function: str, precision: Precision) -> tuple[ProgramText, ...]:
+    """Return the programs that a function of `Kernels.supports` may need for tensors, or weights, of a precision."""
+    if function in ("conv", "integer_conv"):
+        sums = sums_of(precision)
+        kinds = dict.fromkeys((sums, {WINOGRAD: CHAIN, HALF_WINOGRAD: HALVES}.get(sums, sums)))
+        return (OPERATIONS, *(convolution_program(kind, precision.stored.dtype) for kind in kinds))
+    return (DOUBLES if function in _DOUBLE_FUNCTIONS else OPERATIONS,)
 
 
 class _Reference:

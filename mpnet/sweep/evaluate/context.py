@@ -59,6 +59,7 @@ class SweepContext:
     order:    positions in `select`, in which races look at these images, None: as `race.Race`.
     screening: positions of the few images on which configurations are screened.
     step_ms:  predicted milliseconds of a step by its signature (see latency), empty: no prediction.
+    device, falls_back: as `mpnet.engine.devices.open_kernels` takes them.
     """
 
     network: NetworkSpec
@@ -79,3 +80,5 @@ class SweepContext:
     known_keys: tuple[str, ...] = ()
     order: NDArray[np.intp] | None = None
     screening: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    device: str = "auto"
+    falls_back: bool = False

@@ -36,7 +36,7 @@ class SharedPasses:
         self.context = context
         self._images = values_of(context.images)
         self._prepared: dict[int, Prepared] = {}
-        self._kernels = open_kernels(context.isa)
+        self._kernels = open_kernels(context.isa, context.device, falls_back=context.falls_back)
 
     @property
     def image_count(self) -> int:
