@@ -10,10 +10,11 @@ from typing import Any, Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mixbench.errors import BenchmarkError
 from mixbench.measure import sweep_of
 from mixbench.problem import QUALITY, Problem
 from mpnet.engine.assign import assign_key
-from mpnet.errors import ConfigError, EngineError
+from mpnet.errors import EngineError
 from mpnet.formats.files.atomic import atomic_path
 from mpnet.sweep.setup import SweepSetup
 from mpnet.trial.inference import run_each
@@ -36,7 +37,7 @@ def drawn_agreement(
 
     images_of: the experiment file that has the images. image_indices_of: gives the positions of those that are used.
     cache_path: the file of agreements that were computed before.
-    Raises: ConfigError for a file with another network, MpnetError.
+    Raises: BenchmarkError for a file with another network, MpnetError.
     """
     agreements: dict[str, NDArray[np.float64]] = {}
     if cache_path.exists():
@@ -48,7 +49,7 @@ def drawn_agreement(
         return agreements
     setup, sweep = sweep_of(images_of)
     if sweep.macs != problem.macs:
-        raise ConfigError(f"{images_of}: has another network than {problem.name}, whose assignments cannot run there")
+        raise BenchmarkError(f"{images_of}: has another network than {problem.name}, whose assignments cannot run there")
     bench = setup.bench.of_images(image_indices_of(setup).tolist())
 
     def predictions_of(batch_keys: Sequence[str]) -> Iterator[Any]:

@@ -17,6 +17,7 @@ from typing import Iterator, Sequence
 import numpy as np
 
 from mixbench.drawn import CACHE, drawn_agreement
+from mixbench.errors import benchmark_errors
 from mixbench.problem import FOLDER, HELD_OUT_AGREEMENT, QUALITY, load_problem
 from mixbench.score import exact_picks, print_rows
 
@@ -42,7 +43,7 @@ def rows(name: str, images_of: Path, cache_path: Path) -> list[Row]:
     """Return the rows of a problem's exact front, cheapest last.
 
     images_of: the experiment file of the other one. cache_path: the file of agreements computed before.
-    Raises: MpnetError.
+    Raises: BenchmarkError, MpnetError.
     """
     problem = load_problem(name)
     keys = exact_picks(problem)
@@ -63,7 +64,12 @@ def main(arguments: Sequence[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     images_of, cache_path = FOLDER / "problems" / f"{names[1]}.yaml", CACHE / f"{names[0]}-on-{names[1]}.npz"
-    return print_rows(lambda: rows(names[0], images_of, cache_path), _table, "--json" in arguments)
+
+    def compute_rows() -> list[Row]:
+        with benchmark_errors():
+            return rows(names[0], images_of, cache_path)
+
+    return print_rows(compute_rows, _table, "--json" in arguments)
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:

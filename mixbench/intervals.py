@@ -18,10 +18,10 @@ from typing import Iterator, Sequence
 import numpy as np
 
 from mixbench.drawn import CACHE, drawn_agreement
+from mixbench.errors import BenchmarkError, benchmark_errors
 from mixbench.problem import FOLDER
 from mixbench.score import exact_front, exact_picks, picks, print_rows
 from mixbench.submission import Submission, read_submission
-from mpnet.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Row:
 def rows(submissions: Sequence[Submission], problem: Path, cache_path: Path) -> list[Row]:
     """Return the rows of submissions to one problem, an experiment file. cache_path: the file of agreements computed before.
 
-    Raises: MpnetError.
+    Raises: BenchmarkError, MpnetError.
     """
     table = submissions[0].problem
     costs = exact_front(table)[:, 1]
@@ -54,7 +54,9 @@ def rows(submissions: Sequence[Submission], problem: Path, cache_path: Path) -> 
     for submission, keys in zip(submissions, picked_keys, strict=True):
         pairs = [(best, key) for best, key in zip(exact, keys, strict=True) if key is not None]
         if not pairs:
-            raise ConfigError(f"{submission.method}: every answer costs more than the whole exact front; answer a cheaper one")
+            raise BenchmarkError(
+                f"{submission.method}: every answer costs more than the whole exact front; answer a cheaper one"
+            )
         losses = np.mean([agreements[best] - agreements[key] for best, key in pairs], axis=0)
         low, high = np.nanpercentile(losses[1:], [2.5, 97.5])
         result.append(Row(table.name, submission.method, float(losses[0]), float(low), float(high)))
@@ -73,11 +75,12 @@ def main(arguments: Sequence[str]) -> int:
         of_problem = {submission.problem.name: list[Submission]() for submission in submissions}
         for submission in submissions:
             of_problem[submission.problem.name].append(submission)
-        return [
-            row
-            for name, of_it in of_problem.items()
-            for row in rows(of_it, FOLDER / "problems" / f"{name}.yaml", CACHE / f"{name}.npz")
-        ]
+        with benchmark_errors():
+            return [
+                row
+                for name, of_it in of_problem.items()
+                for row in rows(of_it, FOLDER / "problems" / f"{name}.yaml", CACHE / f"{name}.npz")
+            ]
 
     return print_rows(compute_rows, _table, "--json" in arguments)
 

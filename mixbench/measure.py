@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Assignments of a problem run on its images, for what a table does not hold and for checks of what it holds."""
+"""Assignments of a problem run on its images, for what a table does not hold and for checks of what it holds.
+
+This module and those that import it need mpnet, which runs the networks.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from mixbench.errors import BenchmarkError, benchmark_errors
 from mixbench.problem import COLUMNS, FOLDER, Problem, load_problem
-from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.sweep.problem.problem import Batch, Walk, objectives_of
 from mpnet.sweep.problem.problem import Problem as SweepProblem
@@ -58,11 +61,11 @@ class Measurer:
         self._stack.close()
 
     def check(self, metadata: Mapping[str, Any]) -> None:
-        """Check a table's metadata. Raises: ConfigError where its images, network or options are others."""
+        """Check a table's metadata. Raises: BenchmarkError where its images, network or options are others."""
         documents = json.loads(json.dumps(self._setup.documents))
         if not all(document in metadata["contexts"] for document in documents):
             name = self._setup.bench.experiment.name
-            raise ConfigError(f"{name}: network, images or options are not those of the table; make the table anew")
+            raise BenchmarkError(f"{name}: network, images or options are not those of the table; make the table anew")
 
     def __call__(self, keys: Sequence[str]) -> list[dict[str, float]]:
         """Measure the table's columns of each key, one code per variable of the space. Raises: MpnetError."""
@@ -88,14 +91,15 @@ class Measurer:
 def load_measured(name: str, budget: float = math.inf) -> Problem:
     """`mixbench.load_problem`, but what the table of a front lacks is run on the problem's images when it is asked for.
 
-    Asking raises MpnetError as well, where these are not there or not those of the table.
+    Asking raises BenchmarkError where these are not there or not those of the table.
     """
     problem = load_problem(name, budget)
 
     def measure(keys: Sequence[str]) -> list[dict[str, float]]:
-        measurer = _measurer(name)
-        measurer.check(problem.metadata)
-        return measurer(keys)
+        with benchmark_errors():
+            measurer = _measurer(name)
+            measurer.check(problem.metadata)
+            return measurer(keys)
 
     problem.measure = measure
     return problem

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """One page of submissions: for each problem the exact front, what each method reached, and its scores.
 
-python -m mixbench.page SUBMISSION.json... -o mixbench.html     # needs matplotlib: pip install 'mpnet[plot]'
+python -m mixbench.page SUBMISSION.json... -o mixbench.html     # needs matplotlib
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ import io
 import math
 import sys
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Sequence
 
+from mixbench.errors import BenchmarkError
+from mixbench.files import write_text
+from mixbench.front import best_pairs
 from mixbench.problem import points
 from mixbench.score import Score, exact_front, points_text, score
 from mixbench.submission import Submission, read_submission
-from mpnet.errors import MpnetError
-from mpnet.formats.files.atomic import atomic_path
-from mpnet.messages import plot_text
-from mpnet.packages import require
-from mpnet.sweep.problem.front import best_pairs
 
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
@@ -86,7 +85,8 @@ def _draw(submissions: Sequence[Submission]) -> str:
     for number, submission in enumerate(sorted(submissions, key=lambda submission: submission.method)):
         front = best_pairs(points(problem, submission.answers))[::-1]
         style = ("-", "--", ":")[number // 10 % 3]
-        axes.step(front[:, 1], front[:, 0], where="post", linestyle=style, linewidth=1.2, label=plot_text(submission.method))
+        label = submission.method.replace("$", r"\$")  # matplotlib takes dollars for mathematics
+        axes.step(front[:, 1], front[:, 0], where="post", linestyle=style, linewidth=1.2, label=label)
     axes.set(xscale="log", xlabel="bit operations of one image", ylabel="agreement AP, %, images that choose")
     axes.grid(alpha=0.3)
     figure.legend(fontsize=8, loc="outside right upper")  # the curves fill the axes
@@ -104,13 +104,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-o", "--out", type=Path, default=Path("mixbench.html"))
     options = parser.parse_args(arguments)
     try:
-        require("a page of mixbench", ["matplotlib>=3.7"], "plot")
-        text = page([read_submission(path) for path in options.submissions])
-    except MpnetError as error:
+        if find_spec("matplotlib") is None:
+            raise BenchmarkError("a page of mixbench: needs matplotlib; pip install 'matplotlib>=3.7'")
+        write_text(options.out, page([read_submission(path) for path in options.submissions]))
+    except BenchmarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    with atomic_path(options.out) as temporary:
-        temporary.write_text(text, encoding="utf-8")
     print(options.out)
     return 0
 

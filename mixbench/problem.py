@@ -19,9 +19,7 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.config.measures import MAX_SQNR_DB
-from mpnet.errors import ConfigError
-from mpnet.sweep.run import MAX_CONFIGURATIONS
+from mixbench.errors import BenchmarkError, require_mpnet
 
 FOLDER = Path(__file__).resolve().parent
 TABLES = FOLDER / "tables"
@@ -31,7 +29,10 @@ CHOOSING = ("agreement_AP", "AP", "head_sqnr_db")
 HELD_OUT_AGREEMENT = "held_out_agreement_AP"
 COLUMNS = (*CHOOSING, HELD_OUT_AGREEMENT, "held_out_AP", COST)
 """Of a table, one row per assignment."""
-
+MAX_SQNR_DB = 150.0
+"""Decibels that stand for no error at all; as `mpnet.config.measures`."""
+MAX_CONFIGURATIONS = 20_000_000
+"""Assignments that are listed at once; as `mpnet.sweep.run`."""
 
 Measure = Callable[[Sequence[str]], Sequence[Mapping[str, float]]]
 """Runs assignments: the columns of each key."""
@@ -54,7 +55,7 @@ class Problem:
               front, how many were measured and ruled out; of a front and a sample the bit operations of each layer by code.
     digest:   SHA-256 of the table's file.
     budget:   passes that may be spent; math.inf: any number.
-    measure:  runs what the columns lack, None: asking for that raises ConfigError.
+    measure:  runs what the columns lack, None: asking for that raises BenchmarkError.
     rows:     of a sample the row of each assignment that has one, which grows with what is asked for; None: all have one.
     asked:    keys in the order of asking, each once. spent: (keys asked before, passes, what for) of other passes.
     """
@@ -112,15 +113,15 @@ class Problem:
         return "".join(codes[-1] for codes in self.choices)
 
     def number(self, key: str) -> int:
-        """Return the row of a key; in a sample it is added if missing. Raises: ConfigError for a key of another space."""
+        """Return the row of a key; in a sample it is added if missing. Raises: BenchmarkError for a key of another space."""
         if not isinstance(key, str) or len(key) != len(self.choices):
-            raise ConfigError(f"{self.name}: {str(key)[:40]!r} is no assignment of {len(self.choices)} layers")
+            raise BenchmarkError(f"{self.name}: {str(key)[:40]!r} is no assignment of {len(self.choices)} layers")
         if self.rows is not None and key in self.rows:
             return self.rows[key]
         try:
             row = sum(codes.index(code) * stride for code, codes, stride in zip(key, self.choices, self._strides, strict=True))
         except ValueError:
-            raise ConfigError(
+            raise BenchmarkError(
                 f"{self.name}: {key!r} has a code that its layers may not have: {', '.join(self.choices)}"
             ) from None
         return row if self.rows is None else self._add_row(key, self.rows)
@@ -145,7 +146,7 @@ class Problem:
     def evaluate(self, key: str) -> dict[str, float]:
         """Measure an assignment on the images that choose. The first time it costs one pass over them.
 
-        Raises: BudgetSpent; ConfigError for a key of another space, or as `complete`.
+        Raises: BudgetSpent; BenchmarkError for a key of another space, or as `complete`.
         """
         row = self.number(key)
         if key not in self.asked:
@@ -155,12 +156,12 @@ class Problem:
         return {name: float(self.columns[name][row]) for name in CHOOSING}
 
     def complete(self, keys: Sequence[str]) -> None:
-        """Run those that have no figures. Raises: ConfigError where nothing runs them; MpnetError."""
+        """Run those that have no figures. Raises: BenchmarkError where nothing runs them, or where running fails."""
         missing_keys = [key for key in dict.fromkeys(keys) if math.isnan(self._value(QUALITY, key))]
         if not missing_keys:
             return
         if self.measure is None:
-            raise ConfigError(
+            raise BenchmarkError(
                 f"{self.name}: {missing_keys[0]} is not {'in the sample' if self.is_sample else 'on the front'}, so the table "
                 "has no figures of it; with --measure "
                 "(in Python: mixbench.measure.load_measured) it runs on the problem's images"
@@ -172,7 +173,7 @@ class Problem:
     def prepare(self, keys: Sequence[str]) -> None:
         """Run together what will be asked for and has no figures, as far as the budget reaches: beginnings are then shared.
 
-        It costs no pass, as `evaluate` pays for each. Nothing happens where nothing runs assignments. Raises: MpnetError.
+        It costs no pass, as `evaluate` pays for each. Nothing happens where nothing runs assignments. Raises: BenchmarkError.
         """
         if self.measure is not None:
             unasked = [key for key in dict.fromkeys(keys) if key not in self.asked]
@@ -216,15 +217,28 @@ def problem_names() -> list[str]:
 
 
 def load_problem(name: str, budget: float = math.inf) -> Problem:
-    """Load a problem by name, of which nothing was asked yet. Raises: ConfigError for an unknown name or a damaged table."""
+    """Load a problem by name, of which nothing was asked yet. Raises: BenchmarkError for an unknown name or a damaged table."""
     path = TABLES / f"{name}.npz"
     if name not in problem_names():
-        raise ConfigError(f"{name}: no problem of this name has a table; there are {', '.join(problem_names())}")
+        raise BenchmarkError(f"{name}: no problem of this name has a table; there are {', '.join(problem_names())}")
     return read_table(path, budget)
 
 
+def loader_of(is_measured: bool) -> Callable[[str, float], Problem]:
+    """Return what loads a problem; is_measured: what its table lacks runs on its images.
+
+    Raises: BenchmarkError where that is asked for and mpnet, which runs it, is not there.
+    """
+    if not is_measured:
+        return load_problem
+    require_mpnet("--measure")
+    from mixbench.measure import load_measured  # needs mpnet
+
+    return load_measured
+
+
 def read_table(path: Path, budget: float = math.inf) -> Problem:
-    """Read a problem from its table's file. Raises: ConfigError."""
+    """Read a problem from its table's file. Raises: BenchmarkError."""
     content = path.read_bytes()
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
@@ -240,12 +254,12 @@ def read_table(path: Path, budget: float = math.inf) -> Problem:
                 rows = {key: row for row, key in enumerate(sampled_keys)}
                 columns[COST] = np.array([key_cost(key, metadata["layer_costs"]) for key in sampled_keys], np.float64)
     except (ValueError, IndexError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-        raise ConfigError(f"{path}: is no table of mixbench, or a damaged one ({error}); make it anew") from None
+        raise BenchmarkError(f"{path}: is no table of mixbench, or a damaged one ({error}); make it anew") from None
     digest = hashlib.sha256(content).hexdigest()
     problem = Problem(path.stem, layers, macs, choices, columns, metadata, digest, budget, rows=rows)
     row_count = problem.size if rows is None else len(rows)
     if not len(layers) == len(macs) == len(choices) or any(len(column) != row_count for column in columns.values()):
-        raise ConfigError(f"{path}: has not one row for each of {row_count:,} assignments; make it anew")
+        raise BenchmarkError(f"{path}: has not one row for each of {row_count:,} assignments; make it anew")
     return problem
 
 

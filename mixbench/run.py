@@ -10,7 +10,9 @@ lacks. Submissions go to runs/mixbench/submissions.
 from __future__ import annotations
 
 import argparse
+import importlib
 import math
+import pkgutil
 import sys
 from pathlib import Path
 from typing import Callable
@@ -18,31 +20,37 @@ from typing import Callable
 import numpy as np
 
 from mixbench import methods
-from mixbench.measure import load_measured
+from mixbench.errors import BenchmarkError, require_mpnet
 from mixbench.methods import Method, mpnet_strategies
-from mixbench.problem import BudgetSpent, Problem, load_problem, problem_names
+from mixbench.problem import BudgetSpent, Problem, load_problem, loader_of, problem_names
 from mixbench.submission import Submission, write_submission
-from mpnet.errors import ConfigError, MpnetError
-from mpnet.packages import declared
 
-METHODS: dict[str, Method] = {
-    **{
-        name.replace("_", "-"): method
-        for name, method in declared(methods.__name__, methods.__path__, "METHOD", Method).items()
-    },
-    **mpnet_strategies.METHODS,
-}
+
+def _declared() -> dict[str, Method]:
+    """Collect what the modules of mixbench.methods declare as `METHOD`, by the module's name with hyphens."""
+    modules = {
+        module.name: importlib.import_module(f"{methods.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(methods.__path__)
+    }
+    declarations = {name.replace("_", "-"): getattr(module, "METHOD", None) for name, module in modules.items()}
+    return {name: method for name, method in declarations.items() if isinstance(method, Method)}
+
+
+METHODS: dict[str, Method] = {**_declared(), **mpnet_strategies.METHODS}
 
 
 def run(
     method: str, name: str, budget: float = math.inf, seed: int = 0, load: Callable[[str, float], Problem] = load_problem
 ) -> Submission:
-    """Run a method on the problem of a name. load: gives the problem. Raises: ConfigError for unknown names."""
+    """Run a method on the problem of a name. load: gives the problem.
+
+    Raises: BenchmarkError for unknown names, and what the method raises.
+    """
     if method not in METHODS:
-        raise ConfigError(f"{method}: unknown method; there are {', '.join(METHODS)}")
+        raise BenchmarkError(f"{method}: unknown method; there are {', '.join(METHODS)}")
     problem = load(name, budget)
     if method == "exhaustive" and problem.is_sample:
-        raise ConfigError(f"{name}: has {problem.size:.1e} assignments, too many to run all; name another method")
+        raise BenchmarkError(f"{name}: has {problem.size:.1e} assignments, too many to run all; name another method")
     try:
         answers = tuple(dict.fromkeys(METHODS[method].search(problem, np.random.default_rng(seed))))
     except BudgetSpent:
@@ -57,6 +65,16 @@ def run(
     return submission
 
 
+def _runnable_methods() -> list[str]:
+    """List the methods that run here; whether some are left out is said."""
+    try:
+        require_mpnet("mpnet's own strategies, which are left out")
+    except BenchmarkError as error:
+        print(error, file=sys.stderr)
+        return [name for name in METHODS if name not in mpnet_strategies.METHODS]
+    return list(METHODS)
+
+
 def main(arguments: list[str]) -> int:
     """Run the command. Result: exit code."""
     parser = argparse.ArgumentParser(prog="python -m mixbench.run", description="Run methods on problems.")
@@ -67,21 +85,21 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("-o", "--out", type=Path, default=Path("runs/mixbench/submissions"))
     parser.add_argument("--measure", action="store_true")
     options = parser.parse_args(arguments)
-    load = load_measured if options.measure else load_problem
     try:
+        load = loader_of(options.measure)
+        chosen_methods = options.method or _runnable_methods()
         for problem in options.problem or problem_names():
-            for method in options.method or METHODS:
+            for method in chosen_methods:
                 if method == "exhaustive" and not load_problem(problem).is_complete and not options.method:
                     continue
                 submission = run(method, problem, options.budget, options.seed, load)
                 if not submission.answers:
                     print(f"{problem} {method}: the budget holds no answer", file=sys.stderr)
                     continue
-                options.out.mkdir(parents=True, exist_ok=True)
                 path = options.out / f"{problem}.{method}.{options.seed}.json"
                 write_submission(submission, path)
                 print(f"{path}: {submission.passes:,} passes, {len(submission.answers)} answers", flush=True)
-    except MpnetError as error:
+    except BenchmarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0

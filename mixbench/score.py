@@ -18,11 +18,10 @@ from typing import Any, Callable, Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mixbench.measure import load_measured
-from mixbench.problem import COST, HELD_OUT_AGREEMENT, QUALITY, Problem, load_problem, points
+from mixbench.errors import BenchmarkError
+from mixbench.front import best_pairs, front_gap
+from mixbench.problem import COST, HELD_OUT_AGREEMENT, QUALITY, Problem, loader_of, points
 from mixbench.submission import Submission, read_submission
-from mpnet.errors import MpnetError
-from mpnet.sweep.problem.front import best_pairs, front_gap
 
 NEAR_LOSS = 0.1
 """Points of agreement: how near to the exact front `passes_to_near` asks a method to come."""
@@ -171,15 +170,19 @@ def main(arguments: list[str]) -> int:
         counts = [int(word) for word in arguments[first + 1 :] if word.isdecimal()]
         arguments = [word for word in arguments if word != "--after" and word not in map(str, counts)]
     paths = [Path(argument) for argument in arguments if argument not in ("--json", "--measure")]
-    load = load_measured if "--measure" in arguments else load_problem
+    is_measured = "--measure" in arguments
     if not paths:
         print(__doc__, file=sys.stderr)
         return 2
     if counts:
         return print_rows(
-            lambda: [progress(read_submission(path, load), counts) for path in paths], _progress_table, "--json" in arguments
+            lambda: [progress(read_submission(path, loader_of(is_measured)), counts) for path in paths],
+            _progress_table,
+            "--json" in arguments,
         )
-    return print_rows(lambda: [score(read_submission(path, load)) for path in paths], _table, "--json" in arguments)
+    return print_rows(
+        lambda: [score(read_submission(path, loader_of(is_measured))) for path in paths], _table, "--json" in arguments
+    )
 
 
 def print_rows(
@@ -188,7 +191,7 @@ def print_rows(
     """Print the dataclasses that a command finds: lines of a table, or a document. Result: exit code."""
     try:
         rows = compute_rows()
-    except MpnetError as error:
+    except BenchmarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     for line in [json.dumps([asdict(row) for row in rows], indent=1)] if as_json else table(rows):

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
+from mixbench.errors import BenchmarkError, shown
+from mixbench.files import write_text
 from mixbench.problem import Problem, load_problem
-from mpnet.errors import ConfigError
-from mpnet.formats.files.atomic import atomic_path
-from mpnet.messages import shown
 
 FORMAT, VERSION = "mixbench-submission", 1
 MOST_PASSES = 10**15
@@ -39,7 +38,7 @@ class Submission:
 
 
 def write_submission(submission: Submission, path: Path) -> None:
-    """Write it whole or not at all."""
+    """Write it whole or not at all. Raises: BenchmarkError where it cannot be written."""
     problem = submission.problem
     document = {
         "format": FORMAT,
@@ -52,45 +51,44 @@ def write_submission(submission: Submission, path: Path) -> None:
         "spent": problem.spent,
         "answers": list(submission.answers),
     }
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(document, indent=1) + "\n")
 
 
 def read_submission(path: Path, load: Callable[[str, float], Problem] = load_problem) -> Submission:
     """Read and check a submission. load: gives the problem of a name and a budget.
 
-    Raises: ConfigError, one line that says what is wrong.
+    Raises: BenchmarkError, one line that says what is wrong.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: cannot be read as JSON ({error})") from None
+        raise BenchmarkError(f"{path}: cannot be read as JSON ({error})") from None
     version = document.get("version") if isinstance(document, dict) else None
     if not isinstance(document, dict) or document.get("format") != FORMAT or isinstance(version, bool) or version != VERSION:
-        raise ConfigError(f'{path}: is no submission of version {VERSION}; "format" must be {FORMAT!r}')
+        raise BenchmarkError(f'{path}: is no submission of version {VERSION}; "format" must be {FORMAT!r}')
     method = _of_type(document, "method", str, path)
     if not (method.isprintable() and method[:1].isalnum() and len(method) <= MOST_LETTERS):
-        raise ConfigError(
+        raise BenchmarkError(
             f'{path}: "method" must begin with a letter or digit and have at most {MOST_LETTERS} printable letters, not '
             f"{shown(method)}"
         )
     budget = document.get("budget")
     is_number = isinstance(budget, (int, float)) and not isinstance(budget, bool)
     if budget is not None and not (is_number and 0 < budget <= MOST_PASSES):
-        raise ConfigError(f'{path}: "budget" must be a number above 0, at most 1e15, or null')
+        raise BenchmarkError(f'{path}: "budget" must be a number above 0, at most 1e15, or null')
     problem = load(_of_type(document, "problem", str, path), math.inf if budget is None else float(budget))
     if document.get("table") != problem.digest:
-        raise ConfigError(f"{path}: is of another table of {problem.name}; run the method again on {problem.digest[:12]}")
+        raise BenchmarkError(f"{path}: is of another table of {problem.name}; run the method again on {problem.digest[:12]}")
     asked, spent, answers = (_of_type(document, name, list, path) for name in ("asked", "spent", "answers"))
     for name, keys in (("asked", asked), ("answers", answers)):
         if not all(isinstance(key, str) for key in keys):
-            raise ConfigError(f'{path}: "{name}" must hold keys, texts of one letter for each layer')
+            raise BenchmarkError(f'{path}: "{name}" must hold keys, texts of one letter for each layer')
     if not answers:
-        raise ConfigError(f'{path}: has no answers; "answers" must list at least one key')
+        raise BenchmarkError(f'{path}: has no answers; "answers" must list at least one key')
     try:
         problem.complete([*asked, *answers])
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+    except BenchmarkError as error:
+        raise BenchmarkError(f"{path}: {error}") from None
     problem.asked = dict.fromkeys(asked)
     for row in spent:
         if not (
@@ -102,16 +100,16 @@ def read_submission(path: Path, load: Callable[[str, float], Problem] = load_pro
             and row[0] <= len(problem.asked)
             and isinstance(row[2], str)
         ):
-            raise ConfigError(f'{path}: "spent" must hold [keys asked before, passes, reason], not {shown(row)}')
+            raise BenchmarkError(f'{path}: "spent" must hold [keys asked before, passes, reason], not {shown(row)}')
         problem.spent.append((row[0], row[1], row[2]))
     submission = Submission(method, problem, tuple(dict.fromkeys(answers)))
     if submission.passes > problem.budget:
-        raise ConfigError(f"{path}: spends {submission.passes:,} passes of a budget of {problem.budget:,.0f}")
+        raise BenchmarkError(f"{path}: spends {submission.passes:,} passes of a budget of {problem.budget:,.0f}")
     return submission
 
 
 def _of_type(document: dict[str, Any], name: str, kind: type, path: Path) -> Any:
     value = document.get(name)
     if not isinstance(value, kind):
-        raise ConfigError(f'{path}: "{name}" must be {"a text" if kind is str else "a list"}')
+        raise BenchmarkError(f'{path}: "{name}" must be {"a text" if kind is str else "a list"}')
     return value

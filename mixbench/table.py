@@ -25,10 +25,10 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mixbench.errors import BenchmarkError, benchmark_errors
 from mixbench.hessian import statistics
 from mixbench.measure import Measurer, sweep_of
 from mixbench.problem import COLUMNS, COST, FOLDER, QUALITY, TABLES, read_table
-from mpnet.errors import MpnetError
 from mpnet.formats.documents.typed import as_json
 from mpnet.formats.files.atomic import atomic_path
 from mpnet.model.plan_key import split_key
@@ -195,11 +195,12 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         problem, table = FOLDER / "problems" / f"{options.name}.yaml", TABLES / f"{options.name}.npz"
-        if options.command == "check":
-            return min(1, check(problem, table, options.count))
-        make(problem, table, options.workers)
-        return 0
-    except MpnetError as error:
+        with benchmark_errors():
+            if options.command == "check":
+                return min(1, check(problem, table, options.count))
+            make(problem, table, options.workers)
+            return 0
+    except BenchmarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 

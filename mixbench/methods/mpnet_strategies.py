@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""mpnet's own strategies, run on a table instead of images."""
+"""mpnet's own strategies, run on a table instead of images; they need mpnet."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from typing import Iterable
 
 import numpy as np
 
+from mixbench.errors import benchmark_errors, require_mpnet
 from mixbench.methods import Method
 from mixbench.problem import COST, QUALITY, Problem
-from mpnet.sweep.problem.problem import Problem as SweepProblem
-from mpnet.sweep.problem.problem import objectives_of
-from mpnet.sweep.problem.space import Assignment, Space, Variable
-from mpnet.sweep.search.strategies import strategy
-from mpnet.sweep.store import Trial
 
 
 def replayed(name: str, trials: int | None = None) -> Method:
     """Return a strategy of mpnet's by name; trials: its budget."""
 
     def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
+        require_mpnet(f"mpnet's strategy {name}")
+        # Imported here, so that the other methods run where mpnet is not installed.
+        from mpnet.sweep.problem.problem import Problem as SweepProblem
+        from mpnet.sweep.problem.problem import objectives_of
+        from mpnet.sweep.problem.space import Assignment, Space, Variable
+        from mpnet.sweep.search.strategies import strategy
+        from mpnet.sweep.store import Trial
+
         variables = tuple(Variable((position,), codes) for position, codes in enumerate(problem.choices))
         space = Space(tuple(range(len(variables))), variables)
         sweep = SweepProblem(
@@ -31,8 +35,10 @@ def replayed(name: str, trials: int | None = None) -> Method:
             trials=trials,
             outputs=frozenset(problem.metadata["heads"]),
         )
-        walk, outcomes = strategy(name).walk(sweep), dict[Assignment, Trial]()
-        batch = next(walk, None)
+        with benchmark_errors():  # such as a package that the strategy needs
+            walk = strategy(name).walk(sweep)
+            batch = next(walk, None)
+        outcomes = dict[Assignment, Trial]()
         while batch is not None:
             found: dict[Assignment, Trial] = {} if batch.screen else outcomes
             problem.prepare([requested.key for requested in batch.configurations])

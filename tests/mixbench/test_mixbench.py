@@ -12,6 +12,8 @@ import pytest
 
 import mixbench.problem
 from mixbench import elsewhere, intervals
+from mixbench.errors import BenchmarkError
+from mixbench.front import best_pairs, front_gap
 from mixbench.measure import Measurer
 from mixbench.page import page
 from mixbench.problem import CHOOSING, COST, HELD_OUT_AGREEMENT, QUALITY, BudgetSpent, Problem, load_problem, points, read_table
@@ -21,9 +23,7 @@ from mixbench.score import exact_front, picks, progress, score
 from mixbench.score import main as score_main
 from mixbench.submission import Submission, read_submission, write_submission
 from mixbench.table import check, make
-from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
-from mpnet.sweep.problem.front import best_pairs, front_gap
 from mpnet.sweep.run import run_sweep
 from mpnet.sweep.store import TrialStore
 from tests.networks import small_cfg, write_experiment
@@ -150,7 +150,7 @@ def test_what_a_front_lacks_is_run_or_refused(front: Path, tables: Path, monkeyp
     monkeypatch.setattr(mixbench.problem, "TABLES", front)
     problem = load_problem("front", budget=5)
     lacking = problem.keys[int(np.flatnonzero(np.isnan(problem.columns[QUALITY]))[0])]
-    with pytest.raises(ConfigError, match="is not on the front"):
+    with pytest.raises(BenchmarkError, match="is not on the front"):
         problem.evaluate(lacking)
     assert problem.passes == 0
     with Measurer(front / "experiment.yaml") as measurer:
@@ -193,7 +193,7 @@ def test_what_a_sample_lacks_is_run_or_refused(sample: Path) -> None:
     problem, full_table = read_table(sample / "sample.npz", budget=5), load_problem("small")
     lacking = next(key for key in full_table.keys if key not in problem.keys)
     assert problem.cost(lacking) == full_table.cost(lacking)
-    with pytest.raises(ConfigError, match="is not in the sample"):
+    with pytest.raises(BenchmarkError, match="is not in the sample"):
         problem.evaluate(lacking)
     assert problem.passes == 0
     with Measurer(sample / "experiment.yaml", sample / "other.sqlite") as measurer:
@@ -216,7 +216,7 @@ def test_each_method_answers_on_a_sample(method: str, sample: Path) -> None:
 
 
 def test_a_sample_is_never_run_exhaustively(sample: Path) -> None:
-    with pytest.raises(ConfigError, match="too many to run all"):
+    with pytest.raises(BenchmarkError, match="too many to run all"):
         run("exhaustive", "sample", load=lambda name, budget: read_table(sample / "sample.npz"))
 
 
@@ -295,7 +295,7 @@ def test_a_front_elsewhere_is_run_on_all_images_of_the_other_problem(tables: Pat
 
 def test_a_front_does_not_run_on_another_network(tables: Path, tmp_path: Path) -> None:
     other_experiment = experiment(tmp_path, side=32)
-    with pytest.raises(ConfigError, match="another network"):
+    with pytest.raises(BenchmarkError, match="another network"):
         elsewhere.rows("small", other_experiment, tmp_path / "drawn.npz")
 
 
@@ -369,7 +369,7 @@ def test_answers_dearer_than_the_whole_front_have_no_regret(
     write_submission(dear, tmp_path / "s.json")
     assert score_main([str(tmp_path / "s.json")]) == 0
     assert capsys.readouterr().out.splitlines()[1].split().count("-") == 5
-    with pytest.raises(ConfigError, match="every answer costs more"):
+    with pytest.raises(BenchmarkError, match="every answer costs more"):
         intervals.rows([dear], tables / "experiment.yaml", tmp_path / "drawn.npz")
 
 
@@ -394,7 +394,7 @@ def test_a_damaged_table_is_refused(tables: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(mixbench.problem, "TABLES", tmp_path)
     for content in (b"", intact[:100], intact[:-30], intact[: len(intact) // 2] + b"\0" * 64 + intact[len(intact) // 2 + 64 :]):
         (tmp_path / "small.npz").write_bytes(content)
-        with pytest.raises(ConfigError, match=r"small\.npz"):
+        with pytest.raises(BenchmarkError, match=r"small\.npz"):
             load_problem("small")
 
 
