@@ -11,8 +11,7 @@ from mpnet.messages import counted, number_text
 from mpnet.model.plan_key import short_key
 from mpnet.report.data.row_words import describe_configuration, row_words
 from mpnet.report.text.terminal import print_table
-from mpnet.sweep.choose.margins import loss_label
-from mpnet.sweep.choose.recommend import budget_text
+from mpnet.sweep.choose.margins import budget_text, loss_label
 from mpnet.sweep.forecast import Forecast
 from mpnet.sweep.result import LossBounds, Safety, SafetyWithTwice, SweepResult
 

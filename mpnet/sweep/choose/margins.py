@@ -69,3 +69,8 @@ def _budget(text: str, task: Task, source: str) -> Margins:
     points = {budget.unit: budget.amount for budget in budgets if budget.unit != PERCENT}
     percent = [budget.amount for budget in budgets if budget.unit == PERCENT]
     return Margins(points, asked=True, percent={task.quality: percent[0]} if percent else {})
+
+
+def budget_text(budget: Mapping[str, float]) -> str:
+    """Return a budget in words, such as `3 agreement AP and 1 AP`."""
+    return " and ".join(f"{points:g} {measure(name).label}" for name, points in budget.items())

@@ -20,7 +20,7 @@ from mpnet.formats.documents.typed import as_json, build
 from mpnet.json_values import JsonObject
 from mpnet.messages import limits_text
 from mpnet.model.task import TASKS, Task
-from mpnet.sweep.choose.margins import margins_of
+from mpnet.sweep.choose.margins import budget_text, margins_of
 from mpnet.sweep.choose.picks import breaks_limit
 from mpnet.sweep.result import ConfigurationRow, FrontRow, Pick, Recommendation, Safety, SetLosses, SweepResult
 
@@ -143,11 +143,6 @@ def budget_of(result: SweepResult) -> dict[str, float]:
     metrics = {} if result.baseline is None else result.baseline.metrics
     margins = margins_of(None, _task_of(result)).points
     return {name: points for name, points in margins.items() if metrics.get(name, -1.0) >= 0}
-
-
-def budget_text(budget: Mapping[str, float]) -> str:
-    """Return a budget in words, such as `3 agreement AP and 1 AP`."""
-    return " and ".join(f"{points:g} {measure(name).label}" for name, points in budget.items())
 
 
 def estimated_loss(row: ConfigurationRow, baseline: ConfigurationRow, name: str, selecting: int, held_out: int) -> float | None:

@@ -28,7 +28,7 @@ from mpnet.evaluation.noninferiority import ERROR, POOLED, Loss, Losses, State
 from mpnet.messages import counted, number_text
 from mpnet.model.task import Task
 from mpnet.quantization.elementary import log
-from mpnet.sweep.choose.margins import Margins, loss_label
+from mpnet.sweep.choose.margins import Margins, budget_text, loss_label
 from mpnet.sweep.choose.picks import Judge
 from mpnet.sweep.problem.front import evenly, non_dominated
 from mpnet.sweep.problem.problem import Problem
@@ -308,7 +308,7 @@ def _describe_twice(tests: SafetyTests, twice: SafetyTests) -> SafetyWithTwice:
 
 def why(safety: SafetyTests) -> str:
     """Say in a sentence what the tests showed."""
-    limits = " and ".join(f"{points:g} {measure(name).label}" for name, points in safety.margins.points.items())
+    limits = budget_text(safety.margins.points)
     images_text = counted(safety.images, "held-out image" if safety.held_out else "image")
     test = safety.last_shown
     if test is None:
@@ -320,7 +320,8 @@ def why(safety: SafetyTests) -> str:
     )
     if safety.safe is not None:
         unlabelled = [measure(name).label for name in safety.margins.points if name not in test.losses]
-        return losses_text + (
+        shown_text = budget_text({name: points for name, points in safety.margins.points.items() if name in test.losses})
+        return f"shown to lose at most {shown_text}; {losses_text}" + (
             f"; there are too few labels to say anything about {' and '.join(unlabelled)}" if unlabelled else ""
         )
     more_images = _more_images(safety, test)
