@@ -165,13 +165,17 @@ class OptionRange:
 AUTO_TIES = (("auto",),)
 """`tied: auto`: layers that a recipe can only name together."""
 
+BLOCK_TIES = (("blocks",),)
+"""`tied: blocks`: layers of one block of the model that the network came from."""
+
 
 @dataclass(frozen=True)
 class SpaceSection:
     """The precisions and layers that a sweep may choose from.
 
     layers: (selector, precisions) pairs over `sweep.precisions`, later ones win; a single precision pins a layer.
-    tied:   groups of selectors; all layers of a group always have the same precision. AUTO_TIES: those that the network has.
+    tied:   groups of selectors; all layers of a group always have the same precision. AUTO_TIES and BLOCK_TIES: those that the
+            network has.
     quantization: options to vary besides.
     target: a target file, by its name or path, whose limits and ties hold besides; None: mpnet's own arithmetic has none.
     """

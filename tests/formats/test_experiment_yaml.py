@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mpnet.config.experiment import AUTO_TIES, Experiment
+from mpnet.config.experiment import AUTO_TIES, BLOCK_TIES, Experiment
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import parse_experiment, read_experiment
 from mpnet.formats.documents.yaml_tree import MAX_BYTES
@@ -75,7 +75,8 @@ def test_all_keys_arrive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "tied"), [("auto", AUTO_TIES), ("none", ()), ("heads", (("heads",),)), ("[[0, 1], [2]]", (("0", "1"), ("2",)))]
+    ("text", "tied"),
+    [("auto", AUTO_TIES), ("blocks", BLOCK_TIES), ("none", ()), ("heads", (("heads",),)), ("[[0, 1], [2]]", (("0", "1"), ("2",)))]
 )
 def test_ties_are_a_word_or_groups(text: str, tied: tuple[tuple[str, ...], ...]) -> None:
     sweep = parse_experiment(f"{MINIMAL}\nsweep: {{strategy: grid, space: {{tied: {text}}}}}").sweep

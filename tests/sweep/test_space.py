@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpnet.config.experiment import AUTO_TIES, OptionRange, SpaceSection
+from mpnet.config.experiment import AUTO_TIES, BLOCK_TIES, OptionRange, SpaceSection
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.model.quantization import QuantizationOptions, WeightOptions
@@ -59,6 +59,14 @@ def test_layers_of_one_node_of_the_imported_file_are_tied(sources: str, position
     network = parse_cfg("[net]\nwidth=8\nheight=8\nchannels=3\n" + "".join(layers))
     space = build_space(network, PRECISIONS, SpaceSection(tied=AUTO_TIES))
     assert [variable.positions for variable in space.variables] == positions
+
+
+def test_layers_of_one_block_are_tied_and_others_stand_alone() -> None:
+    sources = ("/model.0/conv/Conv", "/model.1/cv1/conv/Conv", "/model.1/m.0/cv2/conv/Conv", "")
+    layers = [f"[convolutional]\nfilters=2\nsize=1\n{f'source={source}' if source else ''}\n" for source in sources]
+    network = parse_cfg("[net]\nwidth=8\nheight=8\nchannels=3\n" + "".join(layers))
+    space = build_space(network, PRECISIONS, SpaceSection(tied=BLOCK_TIES))
+    assert [variable.positions for variable in space.variables] == [(0,), (1, 2), (3,)]
 
 
 def test_options_multiply_the_space() -> None:

@@ -14,10 +14,11 @@ from typing import Collection, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from mpnet.config.experiment import AUTO_TIES, SpaceSection
+from mpnet.config.experiment import AUTO_TIES, BLOCK_TIES, SpaceSection
 from mpnet.config.target_file import TargetFile
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.target_file import target_file
+from mpnet.model.blocks import find_blocks
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, precision
@@ -243,6 +244,8 @@ def _common(choices: Sequence[str]) -> str:
 
 def _tied(network: NetworkSpec, section: SpaceSection) -> list[tuple[int, ...]]:
     """Return the indices of layers that share a precision, by group."""
+    if section.tied == BLOCK_TIES:
+        return list(find_blocks(network).values())
     if section.tied != AUTO_TIES:
         groups = (
             {i for selector in group for i in _select_weighted(network, selector, "sweep.space.tied")} for group in section.tied
