@@ -14,11 +14,13 @@ from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
 from mpnet.formats.files.atomic import write_text
 from mpnet.messages import bytes_text
+from mpnet.report.collect.network_page import collect_page
 from mpnet.report.collect.report import collect
 from mpnet.report.data.summary import sentences
 from mpnet.report.export import write_data, write_figures
 from mpnet.report.html.page import render
 from mpnet.report.statement import write_statement
+from mpnet.report.text.network_page import render_markdown
 from mpnet.resolve.pick import pick_name
 from mpnet.resolve.stored import in_store
 from mpnet.sweep.store.latest import is_store, store_at
@@ -31,9 +33,17 @@ from mpnet.sweep.store.latest import is_store, store_at
     "mpnet report runs/aix/latest.sqlite --live",
     "mpnet report runs/aix --max-loss '1 agreement' --max-bytes 2MB -o report.html",
     "mpnet report runs/aix:recommended --statement -o statement.pdf",
+    "mpnet report runs/aix:recommended -o aix.md",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="STORE_OR_RUN...", type=PATH)
-@click.option("-o", "--out", default="report.html", show_default=True, type=OUTPUT_FILE, help="The page to write.")
+@click.option(
+    "-o",
+    "--out",
+    default="report.html",
+    show_default=True,
+    type=OUTPUT_FILE,
+    help="The page to write; NAME.md: a short one in Markdown, of a finished sweep.",
+)
 @click.option("--figures", type=OUTPUT_FOLDER, metavar="DIR", help="Write every plot as SVG.")
 @click.option(
     "--data", "data_folder", type=OUTPUT_FOLDER, metavar="DIR", help="Write the numbers of every plot as CSV and JSON."
@@ -111,6 +121,9 @@ def command(
         sources = (path,)
     if live:
         _watch(sources, sweep, port)
+    if out.suffix.lower() == ".md":
+        _write_markdown(sources, out, choose, sweep, draws, quiet, as_json)
+        return
     start = time.perf_counter()
     data = collect(
         sources,
@@ -156,6 +169,22 @@ def command(
         f"{out} ({bytes_text(out_bytes)}, {seconds:.1f} s)"
         + (f" and {len(written) - 1} more files" if len(written) > 1 else "")
     )
+
+
+def _write_markdown(
+    sources: tuple[Path, ...], out: Path, choose: str | None, sweep: int | None, draws: int, quiet: bool, as_json: bool
+) -> None:
+    """Write the page of one sweep's network. Raises: ConfigError for several sources; as `collect_page`."""
+    if len(sources) != 1:
+        raise ConfigError(f"{out}: a page in Markdown is of one sweep; name its store, or the folder of its results, alone")
+    start = time.perf_counter()
+    page = collect_page(sources[0], progress=progress(quiet), choose=choose, sweep=sweep, draws=draws)
+    write_text(out, render_markdown(page))
+    out_bytes, seconds = out.stat().st_size, time.perf_counter() - start
+    if as_json:
+        print_json({"report": str(out), "bytes": out_bytes, "seconds": seconds, "files": [str(out)]})
+        return
+    console().print(f"{out} ({bytes_text(out_bytes)}, {seconds:.1f} s)")
 
 
 def _pick(sources: tuple[Path, ...], sweep: int | None, budgets: dict[str, str], choose: str | None) -> tuple[Path, str]:

@@ -19,7 +19,7 @@ from mpnet.messages import counted, number_text, percent_text, visible_text
 from mpnet.model.plan_key import short_key, split_key
 from mpnet.model.precision import BY_CODE
 from mpnet.report.data.report_data import ReportData
-from mpnet.report.data.summary import amount, bounds, in_words, verdict
+from mpnet.report.data.summary import amount, bounds, in_words, untested, verdict
 from mpnet.report.data.task_words import protocol_text
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -54,7 +54,7 @@ def statement(data: ReportData) -> str:
         ("What was measured", _measurements(data)),
         ("What it may lose, with 95 % confidence", _losses(data)),
         ("What it saves", _savings(data)),
-        ("What was not tested", _items(_untested(data))),
+        ("What was not tested", _items(untested(data))),
         ("Digests (SHA-256)", _digests(data)),
     )
     body = "\n".join(f"<section><h2>{escape(title)}</h2>{content}</section>" for title, content in sections)
@@ -165,19 +165,6 @@ def _savings(data: ReportData) -> str:
     times = [pick.time for pick in data.picks if pick.row == table.chosen and pick.time]
     heads = ("cost", "this", "baseline", "")
     return _table(heads, rows) + (_items([f"Time of one image on the machine that swept: {times[0]}."]) if times else "")
-
-
-def _untested(data: ReportData) -> list[str]:
-    lines = ["Images unlike those that were measured: other places, cameras, seasons."]
-    if not data.held_out and data.kind == "sweep":
-        lines.append("Images that did not choose: none was held out, so that the figures flatter the choice.")
-    if data.protocol.get("condition") is None:
-        lines.append("Noise, blur, darkness and fog, unless these images have them.")
-    if not any(name.startswith("deployed") for name in data.configurations.columns):
-        lines.append("Other programs that run the exported file.")
-    if not math.isfinite(data.configurations.value(data.configurations.chosen, "latency_ms")):
-        lines.append("Time on the board.")
-    return lines + [f"{omission.subject}: {omission.reason}." for omission in data.omissions]
 
 
 def _digests(data: ReportData) -> str:

@@ -103,6 +103,21 @@ def test_report_of_a_sweep_shows_what_the_store_lacks_too(mpnet: Mpnet, store: P
 
 
 @pytest.mark.slow
+def test_a_page_in_markdown_has_the_figures_of_runs_of_whole_precisions_too(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
+    key = "fq" + "f" * 11
+    assert mpnet("report", f"{store}:{key}", "-o", "page.md", "--draws", 100, "-q").returncode == 0
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    keys = re.findall(r"<br>`(\w+)`", page)
+    assert keys[0] == "f" * 13
+    assert {key, "q" * 13} <= set(keys)
+    run = document_of(mpnet("run", tmp_path / "experiment.yaml", "--set", "precision={default: int8}", "--json"))
+    int8 = next(line for line in page.splitlines() if f"`{'q' * 13}`" in line and "<br>" in line)
+    assert f"{run['agreement']['AP']:.2f} (" in int8
+    assert "By parts: int8 in `conv-2`; fp32 in all other parts." in page
+    assert "**fp32**, 12 layers: `conv-1`, `conv-3`" in page
+
+
+@pytest.mark.slow
 def test_intervals_are_of_the_images_that_their_figures_are_of(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
     swept = document_of(
         mpnet(
@@ -182,6 +197,8 @@ def test_an_exported_cfg_runs_to_the_figures_of_its_trial(mpnet: Mpnet, store: P
         (("report", "nowhere"), "holds no result"),
         (("export", "nowhere", "--to", "cfg"), "holds no result"),
         (("report", "experiment.yaml"), "holds no result"),
+        (("report", "experiment.yaml", "-o", "page.md"), "a page in Markdown is of one sweep"),
+        (("report", "a", "b", "-o", "page.md"), "a page in Markdown is of one sweep"),
         (("compare", "a"), "at least two runs"),
     ],
 )

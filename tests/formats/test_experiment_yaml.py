@@ -76,7 +76,13 @@ def test_all_keys_arrive() -> None:
 
 @pytest.mark.parametrize(
     ("text", "tied"),
-    [("auto", AUTO_TIES), ("blocks", BLOCK_TIES), ("none", ()), ("heads", (("heads",),)), ("[[0, 1], [2]]", (("0", "1"), ("2",)))]
+    [
+        ("auto", AUTO_TIES),
+        ("blocks", BLOCK_TIES),
+        ("none", ()),
+        ("heads", (("heads",),)),
+        ("[[0, 1], [2]]", (("0", "1"), ("2",))),
+    ],
 )
 def test_ties_are_a_word_or_groups(text: str, tied: tuple[tuple[str, ...], ...]) -> None:
     sweep = parse_experiment(f"{MINIMAL}\nsweep: {{strategy: grid, space: {{tied: {text}}}}}").sweep

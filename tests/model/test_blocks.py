@@ -21,7 +21,12 @@ def test_the_outermost_numbered_module_is_a_block() -> None:
 
 
 def test_a_block_that_feeds_heads_is_divided_once_more() -> None:
-    nodes = ("/model.0/m.0/Conv", "/model.22/cv2.0/cv2.0.0/conv/Conv", "/model.22/cv3.0/cv3.0.0/Conv", "/model.22/cv3.0/cv3.0.1/Conv")
+    nodes = (
+        "/model.0/m.0/Conv",
+        "/model.22/cv2.0/cv2.0.0/conv/Conv",
+        "/model.22/cv3.0/cv3.0.0/Conv",
+        "/model.22/cv3.0/cv3.0.1/Conv",
+    )
     assert _blocks(*nodes) == {"model.0": (0,), "model.22/cv2.0": (1,), "model.22/cv3.0": (2, 3)}
 
 

@@ -161,7 +161,7 @@ def _with_front(
             runner.bench.dataset,
             predictions[rows.index(table.chosen)],
         )
-        sets = _sets(dataset, stored_sweep)
+        sets = split_images(dataset, stored_sweep)
         pairing_of_all = tools.pairing(dataset, predictions[0], draws, seed)
         with progress("intervals", len(sets) * (len(rows) - 1)) as advance:
             for prefix, positions in sets.items():
@@ -202,7 +202,7 @@ def _with_losses(data: ReportData) -> ReportData:
     return replace(data, picks=tuple(picks))
 
 
-def _sets(dataset: Dataset, stored_sweep: StoredSweep) -> dict[str, NDArray[np.intp]]:
+def split_images(dataset: Dataset, stored_sweep: StoredSweep) -> dict[str, NDArray[np.intp]]:
     """Return the images of a sweep's columns by their prefix: those that select and those that only report, or all."""
     ids = [image.sha256 for image in dataset.images]
     select, report = split_positions(ids, stored_sweep.holdout, stored_sweep.seed)

@@ -139,3 +139,17 @@ def _cost_sentence(data: ReportData) -> str:
         if len(clauses) > 1 and clauses[0].startswith("weights")
         else (f"Cost: {', '.join(clauses)}." if clauses else "")
     )
+
+
+def untested(data: ReportData) -> list[str]:
+    """Return what nobody has tested, a sentence each."""
+    lines = ["Images unlike those that were measured: other places, cameras, seasons."]
+    if not data.held_out and data.kind == "sweep":
+        lines.append("Images that did not choose: none was held out, so that the figures flatter the choice.")
+    if data.protocol.get("condition") is None:
+        lines.append("Noise, blur, darkness and fog, unless these images have them.")
+    if not any(name.startswith("deployed") for name in data.configurations.columns):
+        lines.append("Other programs that run the exported file.")
+    if not math.isfinite(data.configurations.value(data.configurations.chosen, "latency_ms")):
+        lines.append("Time on the board.")
+    return lines + [f"{omission.subject}: {omission.reason}." for omission in data.omissions]
