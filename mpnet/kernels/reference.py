@@ -249,13 +249,18 @@ def transform_winograd_weights(weights: Array, kind: type[RealT]) -> F32:
     """Return weights (out, in, 3, 3) at each position, (6, 6, in, out), rounded to float32 and to `kind`, of the products."""
     transforms = _HALF_WINOGRAD if kind is np.float16 else _WINOGRAD
     rows, denominators = transforms.rows, transforms.denominators
-    total = np.zeros((6, 6, weights.shape[1], len(weights)))
-    wide = weights.astype(np.float64)
-    for y in range(3):
-        for x in range(3):
-            total += (rows[:, y, None] * rows[None, :, x])[:, :, None, None] * wide[:, :, y, x].T
-    u: F32 = (total / (denominators[:, None] * denominators[None, :])[:, :, None, None]).astype(np.float32)
-    return u.astype(kind).astype(np.float32)
+    taps = np.ascontiguousarray(weights.transpose(2, 3, 1, 0), np.float64)
+    u = np.empty((6, 6, *taps.shape[2:]), np.float32)
+    # A position at a time, in memory that is taken once: all of them as doubles are 8 times the weights.
+    total, product = np.empty(taps.shape[2:]), np.empty(taps.shape[2:])
+    for row in range(6):
+        for column in range(6):
+            total[...] = 0
+            for y in range(3):
+                for x in range(3):
+                    total += np.multiply(taps[y, x], rows[row, y] * rows[column, x], out=product)
+            u[row, column] = np.divide(total, denominators[row] * denominators[column], out=product)
+    return u.astype(kind).astype(np.float32) if kind is not np.float32 else u
 
 
 def _winograd_results(packed: PackedConv, x: F32, bias: F32, transforms: _Transforms, kind: type[RealT]) -> F32:

@@ -112,7 +112,8 @@ def test_belief_and_compiled_programs_are_kept(tmp_path: Path, monkeypatch: pyte
 def test_a_program_of_another_driver_is_compiled_again(tmp_path: Path) -> None:
     cache, driver = FileCache(tmp_path, 1 << 28), gpu_driver()
     cache.store(driver.key_of("program", source.OPERATIONS), [np.frombuffer(b"no program", np.uint8)])
-    assert driver.load_program(source.OPERATIONS, cache) is not None
+    assert GpuKernels(driver, isa.kernels(), cache, lambda *_: None).program(source.OPERATIONS) is not None
+    assert [block.tobytes() for block in cache.load(driver.key_of("program", source.OPERATIONS)) or ()] != [b"no program"]
 
 
 @dataclass(frozen=True)

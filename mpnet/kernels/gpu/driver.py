@@ -106,8 +106,16 @@ class Driver(ABC):
         """Start a copy from one piece of memory to another."""
 
     @abstractmethod
-    def load_program(self, program: ProgramText, cache: KernelCache | None) -> Any:
-        """Return a compiled program, from the cache where it has it. Raises: KernelError."""
+    def compile_program(self, text: ProgramText) -> Any:
+        """Return a program, compiled from its source. Raises: KernelError."""
+
+    @abstractmethod
+    def load_program(self, text: ProgramText, binary: NDArray[np.uint8]) -> Any | None:
+        """Return a program that was compiled before; None where the device does not take it."""
+
+    @abstractmethod
+    def binary_of(self, program: Any) -> NDArray[np.uint8]:
+        """Return a compiled program as bytes. A driver that compiles at the first launch has in them what was launched."""
 
     @abstractmethod
     def launch(self, program: Any, kernel: str, items: int, arguments: Arguments) -> Launch:

@@ -129,15 +129,24 @@ class GpuKernels(Kernels):
             if text in self._refused:
                 raise self._refused[text]
             program = self._programs.get(text)
-            if program is None:
-                program = self._programs[text] = self._driver.load_program(text, self._cache)
-                try:
-                    self._check(self, text)
-                except KernelError as error:
-                    del self._programs[text]
-                    self._refused[text] = error
-                    raise
-            return program
+            return self._open_program(text) if program is None else program
+
+    def _open_program(self, text: ProgramText) -> Any:
+        """Load or compile a program, see its bits, and keep it. Raises: KernelError."""
+        key = self._driver.key_of("program", text)
+        kept = None if self._cache is None else self._cache.load(key)
+        loaded = None if kept is None or len(kept) != 1 else self._driver.load_program(text, kept[0])
+        try:
+            program = self._programs[text] = self._driver.compile_program(text) if loaded is None else loaded
+            self._check(self, text)
+        except KernelError as error:
+            self._programs.pop(text, None)
+            self._refused[text] = error
+            raise
+        # Behind the check: some drivers compile a kernel when it is launched first, and bytes taken before lack that.
+        if self._cache is not None and loaded is None:
+            self._cache.store(key, [self._driver.binary_of(program)])
+        return program
 
     def call(self, function: str, x: Values, *rest: KernelArgument) -> Call:
         """Implement `Kernels.call`."""

@@ -10,10 +10,11 @@ import warnings
 from typing import Any, Callable, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpnet.arrays import Array
 from mpnet.errors import ConfigError, KernelError
-from mpnet.kernels.gpu.driver import NO_FAILURE, Arguments, Driver, GpuDescription, KernelCache, Launch, Memory
+from mpnet.kernels.gpu.driver import NO_FAILURE, Arguments, Driver, GpuDescription, Launch, Memory
 from mpnet.kernels.gpu.source import ProgramText
 from mpnet.packages import require, requirements
 
@@ -172,20 +173,20 @@ class OpenCLDriver(Driver):
         places = {"src_offset": source_bytes, "dst_offset": target_bytes, "byte_count": size_bytes}
         self._guarded(lambda: copy(queue, target.handle, source.handle, **places))
 
-    def load_program(self, program: ProgramText, cache: KernelCache | None) -> Any:
+    def compile_program(self, text: ProgramText) -> Any:
+        """Implement `Driver.compile_program`."""
+        return self._built(self._library.Program(self._context, text.text(self.channels)), text)
+
+    def load_program(self, text: ProgramText, binary: NDArray[np.uint8]) -> Any | None:
         """Implement `Driver.load_program`."""
-        key = self.key_of("program", program)
-        kept = None if cache is None else cache.load(key)
-        if kept is not None and len(kept) == 1:
-            try:
-                return self._built(self._library.Program(self._context, [self._device], [kept[0].tobytes()]), program)
-            except (KernelError, self._library.Error):  # another driver's, or damaged: compiled again
-                pass
-        built = self._built(self._library.Program(self._context, program.text(self.channels)), program)
-        if cache is not None:
-            binaries = self._guarded(lambda: built.binaries)
-            cache.store(key, [np.frombuffer(binaries[0], np.uint8)])
-        return built
+        try:
+            return self._built(self._library.Program(self._context, [self._device], [binary.tobytes()]), text)
+        except (KernelError, self._library.Error):  # another driver's, or damaged
+            return None
+
+    def binary_of(self, program: Any) -> NDArray[np.uint8]:
+        """Implement `Driver.binary_of`."""
+        return np.frombuffer(self._guarded(lambda: program.binaries)[0], np.uint8)
 
     def _built(self, program: Any, text: ProgramText) -> Any:
         """Build a program within COMPILE_SECONDS. Raises: KernelError."""
