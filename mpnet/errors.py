@@ -33,6 +33,10 @@ class EngineError(MpnetError):
     """A network that cannot be run, or a tensor that is not finite."""
 
 
+class BatchError(EngineError):
+    """A batch that is too large for the memory at hand."""
+
+
 class KernelError(MpnetError):
     """A kernel refused its arguments, or the CPU lacks what was asked for."""
 

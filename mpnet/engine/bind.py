@@ -13,7 +13,7 @@ from mpnet.engine.operations import Cast, Context, Convolve, Operation, Quantize
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
-from mpnet.errors import EngineError, KernelError, MpnetError, NonFiniteError, PrecisionError
+from mpnet.errors import BatchError, EngineError, KernelError, MpnetError, NonFiniteError, PrecisionError
 from mpnet.kernels.call import Call
 from mpnet.kernels.core import NONFINITE
 from mpnet.kernels.device import HOST, Failure, Storage
@@ -108,7 +108,7 @@ class BoundPlan:
             try:
                 allocated, _ = allocate(arena, plan, images, by_device[name].arenas)
             except MemoryError:
-                raise EngineError(
+                raise BatchError(
                     f"a batch of {images} needs {bytes_text(arena.size_bytes * images)} for activations; use a smaller batch"
                 ) from None
             storages |= {slot: storage for slot, storage in enumerate(allocated) if storage is not None}

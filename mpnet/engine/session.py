@@ -8,6 +8,7 @@ The way of a pass: `Session.forward` -> `BoundPlan.run` -> the `Call` that `Oper
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import Callable, Sequence
 
 import numpy as np
@@ -23,7 +24,7 @@ from mpnet.engine.placement import place_plan
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor, host_tensor
-from mpnet.errors import DataError, EngineError, KernelError, PrecisionError
+from mpnet.errors import BatchError, DataError, EngineError, FallbackWarning, KernelError, PrecisionError
 from mpnet.kernels.device import HOST
 
 MAX_BATCH = 4096
@@ -51,6 +52,7 @@ class Session:
         names = dict.fromkeys(slot.device for slot in self.run_plan.slots)
         self._arenas = {name: plan_arena(self.run_plan, name) for name in names} if len(names) > 1 else {HOST.name: self.arena}
         self._bound: dict[int, BoundPlan] = {}
+        self._most_images = MAX_BATCH
         self._lock = threading.Lock()
 
     def forward(self, batch: NDArray[np.float32], copy: bool = True) -> list[NDArray[np.float32]]:
@@ -58,13 +60,34 @@ class Session:
 
         batch: (n, height, width, channels) float32, as the network's input; read in place when C-contiguous.
         copy:  False gives views that the next forward pass overwrites.
+        A batch that is too large for a device's memory goes through in parts from then on, with a FallbackWarning.
         Raises: DataError for another shape, EngineError that names the layer for a tensor that is not finite.
         """
         x = self._check(batch)
         with self._lock:
-            bound = self._bind(len(x))
-            bound.run(x)
-            return [head.copy() if copy else head for head in bound.heads]
+            while True:
+                images = min(len(x), self._most_images)
+                try:
+                    return self._forward_in_parts(x, images, copy)
+                except (BatchError, MemoryError):
+                    if images == 1 or self.prepared.kernels.device is HOST:
+                        raise
+                self._bound.clear()
+                self._most_images = images // 2
+                line = (
+                    f"{self.prepared.kernels.name}: no memory for a batch of {images}; {self._most_images} go through at once"
+                )
+                warnings.warn(line, FallbackWarning, stacklevel=2)
+
+    def _forward_in_parts(self, x: NDArray[np.float32], images: int, copy: bool) -> list[NDArray[np.float32]]:
+        """Run so many images at a time and return the heads of all."""
+        parts: list[list[NDArray[np.float32]]] = []
+        for first in range(0, len(x), images):
+            part = x[first : first + images]
+            bound = self._bind(len(part))
+            bound.run(part)
+            parts.append([head.copy() if copy or images < len(x) else head for head in bound.heads])
+        return parts[0] if len(parts) == 1 else [np.concatenate(heads) for heads in zip(*parts, strict=True)]
 
     def observe(self, batch: NDArray[np.float32], observer: Observer) -> list[NDArray[np.float32]]:
         """Run as `forward`, unfused and step by step, showing each step's result to `observer`."""

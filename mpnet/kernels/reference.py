@@ -249,7 +249,7 @@ def transform_winograd_weights(weights: Array, kind: type[RealT]) -> F32:
     """Return weights (out, in, 3, 3) at each position, (6, 6, in, out), rounded to float32 and to `kind`, of the products."""
     transforms = _HALF_WINOGRAD if kind is np.float16 else _WINOGRAD
     rows, denominators = transforms.rows, transforms.denominators
-    taps = np.ascontiguousarray(weights.transpose(2, 3, 1, 0), np.float64)
+    taps: NDArray[np.float64] = np.ascontiguousarray(weights.transpose(2, 3, 1, 0), np.float64)
     u = np.empty((6, 6, *taps.shape[2:]), np.float32)
     # A position at a time, in memory that is taken once: all of them as doubles are 8 times the weights.
     total, product = np.empty(taps.shape[2:]), np.empty(taps.shape[2:])

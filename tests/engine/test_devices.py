@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from mpnet.formats.weights import read_weights
 from mpnet.kernels.gpu import source
 from mpnet.kernels.gpu.gpu_kernels import GpuKernels
 from mpnet.kernels.gpu.known_cases import check_program
-from mpnet.kernels.gpu.memory import GpuDevice
+from mpnet.kernels.gpu.memory import GpuDevice, GpuStorage
 from mpnet.kernels.gpu.source import DOUBLES, ProgramText
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
@@ -125,6 +126,29 @@ def test_the_layer_that_fails_there_is_named(demo_model: DemoModel) -> None:
     with pytest.raises(LayerFailure, match=r"layer 0 \(conv-1\): "):
         session.forward(batch)
     session.forward(np.zeros_like(batch))
+
+
+def test_a_batch_without_memory_goes_through_in_parts(demo_model: DemoModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = read_cfg(demo_model.cfg)
+    weights, plan = read_weights(demo_model.weights, network), build_plan(network, assign(network))
+    batch = np.random.default_rng(6).random((5, *network.in_shape), np.float32)
+    expected = Session(Prepared(network, weights, kernels()), plan).forward(batch)
+    session = Session(Prepared(network, weights, gpu_kernels()), plan)
+    allocate = GpuDevice.allocate
+    most = 3 * session.arena.size_bytes
+
+    def allocate_little(device: GpuDevice, shape: tuple[int, ...], dtype: np.dtype[Any]) -> GpuStorage:
+        if int(np.prod(shape)) * dtype.itemsize > most:
+            raise MemoryError
+        return allocate(device, shape, dtype)
+
+    monkeypatch.setattr(GpuDevice, "allocate", allocate_little)
+    with pytest.warns(FallbackWarning, match=r"^opencl:\d+: no memory for a batch of 5; 2 go through at once$"):
+        heads = session.forward(batch)
+    assert [head.tobytes() for head in heads] == [head.tobytes() for head in expected]
+    most = 0
+    with pytest.warns(FallbackWarning), pytest.raises(EngineError, match=r"a batch of 1 needs .* use a smaller batch"):
+        Session(Prepared(network, weights, gpu_kernels()), plan).forward(batch)
 
 
 def test_auto_is_the_cpu() -> None:

@@ -174,10 +174,10 @@ def test_factors_round_as_tensorflow_lite_does() -> None:
     assert times_64(np.array([1 << 46]), np.array([one_half]), np.array([-30])).tolist() == [1 << 15]
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", list(TABLES))
 def test_what_cannot_be_scaled_is_refused(level: str) -> None:
     x, out = np.zeros(8, np.int16), np.zeros(8, np.int8)
-    codes, kernels = (-128, 127), isa.kernels(level)
+    codes, kernels = (-128, 127), TABLES[level]
     for rules in (
         (0, 0, *codes, 5, 0, 1 << 30, 0),
         (1, 0, *codes, 1 << 30, 0, 1 << 30, 0),
@@ -187,3 +187,32 @@ def test_what_cannot_be_scaled_is_refused(level: str) -> None:
             call(kernels, "rescale", x, x.dtype, out, out.dtype, *rules, 8)
     with pytest.raises(KernelError):
         call(kernels, "rescale", x, x.dtype, out, out.dtype, 0, 0, *codes, 1 << 30, 15, 1 << 30, 0, 8)
+    reals = np.zeros(8, np.float32)
+    for scale, zero_point in ((0.0, 0), (np.inf, 0), (0.5, 128)):
+        with pytest.raises(KernelError, match="out of range"):
+            call(kernels, "quantize_by_division", reals, out, out.dtype, scale, zero_point, 8)
+    whole = [np.zeros(3, np.int32), np.full(3, 1 << 30, np.int32), np.zeros(3, np.int32)]
+    for position, value in ((0, 128), (1, 5), (2, 1), (2, -32)):
+        rules = [array.copy() for array in whole]
+        rules[position][1] = value
+        with pytest.raises(KernelError, match="an argument is out of range"):
+            call(kernels, "add_codes", out, out.copy(), np.zeros_like(out), out.dtype, *rules, *codes, 8)
+    with pytest.raises(KernelError, match="this shape cannot be computed"):
+        call(kernels, "gather", out, out.copy(), out.dtype, 1, 8, 8, np.full(8, 8, np.int32), np.zeros(1, np.int32))
+
+
+@pytest.mark.parametrize("level", list(TABLES))
+@pytest.mark.parametrize("position", ["in_quant", "out_quant"])
+def test_a_zero_point_that_is_no_code_is_refused(level: str, position: str) -> None:
+    shape, kernels = ConvShape(4, 4, 3, 8, 1), TABLES[level]
+    packed = kernels.pack_conv(shape, INT8, np.ones((8, 3, 1, 1), np.int8))
+    x, out = np.zeros((2, 4, 4, 3), np.int8), np.zeros((2, 4, 4, 8), np.int8)
+    right, wrong = (
+        TensorQuant(np.ones(2, np.float32), np.array([0, zero], np.int32), np.zeros(2, np.float32)) for zero in (1, 300)
+    )
+    quants = {"in_quant": right, "out_quant": right, position: wrong}
+    with pytest.raises(KernelError, match=r"zero point|out of range"):
+        kernels.conv(
+            packed, x, out, bias=np.zeros(8, np.float32), weight_scale=np.ones(8, np.float32),
+            out_rules=CodeRules("half_to_even", -128, 127), **quants,
+        )  # fmt: skip

@@ -73,7 +73,7 @@ typedef long long i64;
 #define FAIL(code) ATOMIC_MIN(status, number * 8 + (code))
 
 /* Numbers of csrc/mpnet.h; tests/kernels/test_gpu.py compares them. */
-enum { MP_BAD_ARGUMENT = 1, MP_NONFINITE = 4 };
+enum { MP_BAD_ARGUMENT = 1, MP_BAD_SHAPE = 2, MP_NONFINITE = 4 };
 enum { TYPE_F32 = 0, TYPE_F16 = 1, TYPE_I8 = 2, TYPE_BF16 = 3, TYPE_I16 = 4, TYPE_I32 = 5 };
 enum {
     LINEAR = 0, LEAKY = 1, RELU = 2, RELU6 = 3, LOGISTIC = 4, MISH = 5, SWISH = 6, LOGGY = 7, TANH = 8, RELIE = 9, RAMP = 10,
@@ -280,4 +280,9 @@ FN i64 times_64(i64 x, i32 multiplier, i32 shift)
     const int right = 15 - shift;
     return (x * factor + ((i64)1 << (right - 1))) >> right;
 }
+FN int is_factor(i32 multiplier, i32 shift)
+{
+    return multiplier == 0 ? shift == 0 : multiplier >= 1 << 30 && shift >= -31 && shift <= 30;
+}
+FN int is_zero_point(i64 type, i32 zero_point) { return type == TYPE_I8 ? zero_point >= -128 && zero_point <= 127 : zero_point == 0; }
 FN i64 within(i64 x, i64 low, i64 high) { return x < low ? low : x > high ? high : x; }

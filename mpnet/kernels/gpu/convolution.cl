@@ -232,101 +232,115 @@ FN sum_t start_of(const convolution *a, i32 k, MEMORIES)
 #endif
 }
 
+/* What a work item computes: `channels` channels of a group from k0 on, of some pixels of image n. */
+typedef struct {
+    tile_pixels pixels;
+    i32 n, group, block, k0, zero_point;
+    int channels;
+} work_item;
+FN work_item work_of(const convolution *a, i64 item, i32 groups, MEMORIES)
+{
+    const i32 blocks = a->padded_channels / CHANNELS, tiles = tiles_of(a), out_group = a->out_channels / groups;
+    const i64 rest = item / blocks;
+    work_item work;
+    work.block = (i32)(item % blocks);
+    work.group = (i32)(rest % groups);
+    work.n = (i32)(rest / groups / tiles);
+    work.k0 = work.group * out_group + work.block * CHANNELS;
+    work.channels = out_group - work.block * CHANNELS < CHANNELS ? out_group - work.block * CHANNELS : CHANNELS;
+    work.pixels = pixels_of(a, (i32)(rest / groups % tiles));
+    work.zero_point = 0;
+#if IS_INTEGER
+    work.zero_point = READ(i32, in_zero_point, work.n);
+    if (!is_zero_point(STORED, work.zero_point)) FAIL(MP_BAD_ARGUMENT);
+#endif
+    if (!is_real(a->out_type) && !a->gives_sums && !is_zero_point(a->out_type, READ(i32, out_zero_point, work.n))) FAIL(MP_BAD_ARGUMENT);
+    return work;
+}
+FN void begin_sums(const convolution *a, const work_item *work, sum_t sums[PIXELS][CHANNELS], MEMORIES)
+{
+    int p, q;
+    for (q = 0; q < CHANNELS; q++) {
+        const sum_t start = start_of(a, work->k0 + (q < work->channels ? q : 0), THEIR_NAMES);
+        for (p = 0; p < PIXELS; p++) sums[p][q] = start;
+    }
+}
+/* The first value of the input's pixel under a tap, counted over all images; -1 outside. */
+FN i64 pixel_under(const convolution *a, const work_item *work, int p, i32 ky, i32 kx)
+{
+    const i32 y = work->pixels.y[p] * a->stride - a->padding + ky * a->dilation;
+    const i32 x = work->pixels.x[p] * a->stride - a->padding + kx * a->dilation;
+    if (!work->pixels.is_inside[p] || y < 0 || y >= a->in_h || x < 0 || x >= a->in_w) return -1;
+    return (((i64)work->n * a->in_h + y) * a->in_w + x) * a->in_channels;
+}
+
 #if !IS_WINOGRAD
 /* weights: of each group, (tap, input channel, padded_channels). */
 KERNEL void mp_convolve(const convolution arguments, MEMORIES)
 {
     const convolution *a = &arguments;
-    const i32 in_group = a->in_channels / a->groups, out_group = a->out_channels / a->groups;
-    const i32 blocks = a->padded_channels / CHANNELS, tiles = tiles_of(a);
-    const i64 item = ITEM, rest = item / blocks;
-    i32 block, group, tile, n, k0, ky, kx, c, zero_point = 0;
-    int p, q, channels;
-    tile_pixels pixels;
+    const i32 in_group = a->in_channels / a->groups;
+    work_item work;
     sum_t sums[PIXELS][CHANNELS];
-    if (item >= a->items) return;
-    block = (i32)(item % blocks);
-    group = (i32)(rest % a->groups);
-    tile = (i32)(rest / a->groups % tiles);
-    n = (i32)(rest / a->groups / tiles);
-    k0 = group * out_group + block * CHANNELS;
-    channels = out_group - block * CHANNELS < CHANNELS ? out_group - block * CHANNELS : CHANNELS;
-#if IS_INTEGER
-    zero_point = READ(i32, in_zero_point, n);
-#endif
-    pixels = pixels_of(a, tile);
-    for (q = 0; q < CHANNELS; q++) {
-        const sum_t start = start_of(a, k0 + (q < channels ? q : 0), THEIR_NAMES);
-        for (p = 0; p < PIXELS; p++) sums[p][q] = start;
-    }
+    i32 ky, kx, c, zero_point;
+    int p, q;
+    if (ITEM >= a->items) return;
+    work = work_of(a, ITEM, a->groups, THEIR_NAMES);
+    zero_point = work.zero_point;
+    begin_sums(a, &work, sums, THEIR_NAMES);
     for (ky = a->top; ky <= a->bottom; ky++) {
         for (kx = a->left; kx <= a->right; kx++) {
             GLOBAL const weight_t *w = (GLOBAL const weight_t *)(weights_memory + a->weights_start) +
-                                       ((i64)(group * a->size + ky) * a->size + kx) * in_group * a->padded_channels + block * CHANNELS;
+                                       ((i64)(work.group * a->size + ky) * a->size + kx) * in_group * a->padded_channels +
+                                       work.block * CHANNELS;
             i64 at[PIXELS];
-            int is_inside[PIXELS], any = 0;
+            int any = 0;
             for (p = 0; p < PIXELS; p++) {
-                const i32 y = pixels.y[p] * a->stride - a->padding + ky * a->dilation;
-                const i32 x = pixels.x[p] * a->stride - a->padding + kx * a->dilation;
-                is_inside[p] = pixels.is_inside[p] && y >= 0 && y < a->in_h && x >= 0 && x < a->in_w;
-                at[p] = is_inside[p] ? (((i64)n * a->in_h + y) * a->in_w + x) * a->in_channels + group * in_group : 0;
-                any |= is_inside[p];
+                at[p] = pixel_under(a, &work, p, ky, kx);
+                any |= at[p] >= 0;
+                if (at[p] >= 0) at[p] += work.group * in_group;
             }
 #if IS_INTEGER
             if (!any) continue; /* codes outside are the zero point, whose products are 0 */
 #endif
             for (c = 0; c < in_group; c++) {
                 value_t values[PIXELS];
-                for (p = 0; p < PIXELS; p++) values[p] = is_inside[p] ? LOAD(at[p] + c) : OUTSIDE;
+                for (p = 0; p < PIXELS; p++) values[p] = at[p] >= 0 ? LOAD(at[p] + c) : OUTSIDE;
                 for (p = 0; p < PIXELS; p++)
                     for (q = 0; q < CHANNELS; q++) sums[p][q] = STEP(values[p], w[q], sums[p][q]);
                 w += a->padded_channels;
             }
         }
     }
-    store_tile(a, sums, &pixels, n, k0, channels, THEIR_NAMES);
+    store_tile(a, sums, &work.pixels, work.n, work.k0, work.channels, THEIR_NAMES);
 }
 
 /* One input channel for each output channel. weights: (tap, padded_channels). */
 KERNEL void mp_convolve_depthwise(const convolution arguments, MEMORIES)
 {
     const convolution *a = &arguments;
-    const i32 blocks = a->padded_channels / CHANNELS, tiles = tiles_of(a);
-    const i64 item = ITEM;
-    i32 tile, n, k0, ky, kx, zero_point = 0;
-    int p, q, channels;
-    tile_pixels pixels;
+    work_item work;
     sum_t sums[PIXELS][CHANNELS];
-    if (item >= a->items) return;
-    k0 = (i32)(item % blocks) * CHANNELS;
-    tile = (i32)(item / blocks % tiles);
-    n = (i32)(item / blocks / tiles);
-    channels = a->out_channels - k0 < CHANNELS ? a->out_channels - k0 : CHANNELS;
-#if IS_INTEGER
-    zero_point = READ(i32, in_zero_point, n);
-#endif
-    pixels = pixels_of(a, tile);
-    for (q = 0; q < CHANNELS; q++) {
-        const sum_t start = start_of(a, k0 + (q < channels ? q : 0), THEIR_NAMES);
-        for (p = 0; p < PIXELS; p++) sums[p][q] = start;
-    }
+    i32 ky, kx, zero_point;
+    int p, q;
+    if (ITEM >= a->items) return;
+    work = work_of(a, ITEM, 1, THEIR_NAMES);
+    zero_point = work.zero_point;
+    begin_sums(a, &work, sums, THEIR_NAMES);
     for (ky = a->top; ky <= a->bottom; ky++) {
         for (kx = a->left; kx <= a->right; kx++) {
-            GLOBAL const weight_t *w =
-                (GLOBAL const weight_t *)(weights_memory + a->weights_start) + (i64)(ky * a->size + kx) * a->padded_channels + k0;
+            GLOBAL const weight_t *w = (GLOBAL const weight_t *)(weights_memory + a->weights_start) +
+                                       (i64)(ky * a->size + kx) * a->padded_channels + work.k0;
             for (p = 0; p < PIXELS; p++) {
-                const i32 y = pixels.y[p] * a->stride - a->padding + ky * a->dilation;
-                const i32 x = pixels.x[p] * a->stride - a->padding + kx * a->dilation;
-                const int is_inside = pixels.is_inside[p] && y >= 0 && y < a->in_h && x >= 0 && x < a->in_w;
-                const i64 at = is_inside ? (((i64)n * a->in_h + y) * a->in_w + x) * a->in_channels + k0 : 0;
-                for (q = 0; q < channels; q++) {
-                    const value_t value = is_inside ? LOAD(at + q) : OUTSIDE;
+                const i64 at = pixel_under(a, &work, p, ky, kx);
+                for (q = 0; q < work.channels; q++) {
+                    const value_t value = at >= 0 ? LOAD(at + work.k0 + q) : OUTSIDE;
                     sums[p][q] = STEP(value, w[q], sums[p][q]);
                 }
             }
         }
     }
-    store_tile(a, sums, &pixels, n, k0, channels, THEIR_NAMES);
+    store_tile(a, sums, &work.pixels, work.n, work.k0, work.channels, THEIR_NAMES);
 }
 #else
 

@@ -50,7 +50,9 @@ _CONVOLUTIONS = ("conv", "integer_conv", "ranges_to_params")
 _OF_TWO = ("add", "combine", "multiply", "add_codes")
 _STRETCH, _ATTENDED, _PIXELS, _WINOGRAD_TILE = 64, 32, 4, 4
 """Of one work item: values that are measured, values of an attention, pixels; the side of a tile. As the sources have them."""
-_CAN_FAIL = ("value_range", "quantize_by_division")
+_CAN_FAIL = ("value_range", "quantize_by_division", "gather", "add_codes")
+_ASKED_OF_THE_CPU = ("rescale", "quantize_by_division")
+"""Their arguments are numbers, of which the C core says whether they make sense; kernels look at what lies in memory."""
 Check = Callable[["GpuKernels", ProgramText], None]
 
 
@@ -153,8 +155,8 @@ class GpuKernels(Kernels):
         arguments = rest[:-1]  # without the number of threads
         tensors = [value for value in arguments if isinstance(value, GpuStorage)]
         out = tensors[1 if function in _OF_TWO else 0]
-        if function in ("rescale", "add_codes"):
-            self._check_factors(function, arguments)
+        if function in _ASKED_OF_THE_CPU:
+            self._check_numbers(function, x, arguments)
         program = self.program(DOUBLES if function in _DOUBLE_FUNCTIONS else OPERATIONS)
         items = _items(function, out, arguments)
         can_fail = function in _CAN_FAIL
@@ -272,13 +274,11 @@ class GpuKernels(Kernels):
         numbers["items"] = images * tiles * blocks
         return numbers
 
-    def _check_factors(self, function: str, arguments: tuple[KernelArgument, ...]) -> None:
-        """Refuse factors of `rescale` that the C core refuses. Raises: KernelError."""
-        if function == "rescale":
-            factors = [cast(int, value) for value in arguments[7:11]]
-            for multiplier, shift in zip(factors[::2], factors[1::2], strict=True):
-                if not ((multiplier == 0 and shift == 0) or (multiplier >= 1 << 30 and -31 <= shift <= 30)):
-                    raise KernelError(f"{function}: the factor {multiplier} * 2^({shift} - 31) is out of range")
+    def _check_numbers(self, function: str, x: Values, arguments: tuple[KernelArgument, ...]) -> None:
+        """Have the C core look at the arguments of a call for no values. Raises: KernelError."""
+        values = [np.empty(1, value.dtype) if isinstance(value, GpuStorage) else value for value in (x, *arguments[:-1])]
+        call = self._host.call(function, cast(Array, values[0]), *values[1:], 0, 1)
+        self._host.check_status(call.function(*call.arguments), function)
 
 
 def programs_of(function: str, precision: Precision) -> tuple[ProgramText, ...]:

@@ -246,13 +246,14 @@ KERNEL void mp_shuffle(const i64 items, TENSOR(x), TENSOR(out), const i64 type, 
     if (i < items) copy_value(VALUES(u8, x), i - k + k % groups * (c / groups) + k / groups, VALUES(u8, out), i, type);
 }
 KERNEL void mp_gather(const i64 items, TENSOR(x), TENSOR(out), const i64 type, const i64 images, const i64 in_count, const i64 out_count,
-                   TENSOR(index), TENSOR(fill))
+                   TENSOR(index), TENSOR(fill), STATUS)
 {
     const i64 i = ITEM, n = i / out_count;
     i32 at;
     if (i >= items) return;
     at = VALUES(i32, index)[i % out_count];
-    if (at >= 0) copy_value(VALUES(u8, x), n * in_count + at, VALUES(u8, out), i, type);
+    if (at >= in_count) FAIL(MP_BAD_SHAPE);
+    else if (at >= 0) copy_value(VALUES(u8, x), n * in_count + at, VALUES(u8, out), i, type);
     else if (is_real(type)) store_real(VALUES(u8, out), i, type, 0.0f);
     else store_code(VALUES(u8, out), i, type, VALUES(i32, fill)[n]);
 }
@@ -270,13 +271,16 @@ KERNEL void mp_rescale(const i64 items, TENSOR(x), const i64 type, TENSOR(out), 
     store_code(VALUES(u8, out), i, out_type, (i32)within(steps + out_zero_point, low, high));
 }
 KERNEL void mp_add_codes(const i64 items, TENSOR(a), TENSOR(b), TENSOR(out), const i64 type, TENSOR(zero_points), TENSOR(multipliers),
-                      TENSOR(shifts), const i64 low, const i64 high, const i64 count)
+                      TENSOR(shifts), const i64 low, const i64 high, const i64 count, STATUS)
 {
     const i64 i = ITEM;
     GLOBAL const i32 *zero = VALUES(i32, zero_points), *multiplier = VALUES(i32, multipliers), *shift = VALUES(i32, shifts);
     const i64 one = (i64)1 << (type == TYPE_I8 ? 20 : 15);
     i64 sum;
+    int k;
     if (i >= items) return;
+    for (k = 0; !i && k < 3; k++)
+        if (!is_zero_point(type, zero[k]) || !is_factor(multiplier[k], shift[k]) || shift[k] > 0) FAIL(MP_BAD_ARGUMENT);
     sum = times_32((load_code(VALUES(u8, a), i, type) - zero[0]) * one, multiplier[0], shift[0]) +
           times_32((load_code(VALUES(u8, b), i, type) - zero[1]) * one, multiplier[1], shift[1]);
     store_code(VALUES(u8, out), i, type, (i32)within(times_32(sum, multiplier[2], shift[2]) + zero[2], low, high));
