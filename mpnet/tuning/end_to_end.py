@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ class Schedule:
     minutes: most wall time. steps: most steps, None: as many as the time has. batch: images of a step.
     alone:   share of it in which biases and factors move alone. memory: of the running mean, in steps.
     watched: how often the images that did not train are looked at.
+    cached_bytes: of images and their heads of fp32, which are kept as far as they fit.
     """
 
     minutes: float = 10.0
@@ -52,6 +53,7 @@ class Schedule:
     warm_up: int = 20
     memory: float = 25.0
     watched: int = 12
+    cached_bytes: int = 2 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,14 +104,18 @@ class _Training:
     ) -> None:
         self._spec, self._network, self._reference, self._take = spec, network, reference, take
         self._positions, self._schedule = list(positions), schedule
+        self._images: dict[int, Images] = {}
+        self._targets: dict[tuple[int, bool], list[Images]] = {}
+        self._free_bytes = schedule.cached_bytes
         self._random = np.random.RandomState(schedule.seed)
         self._waiting: list[int] = []
         self._watched = [list(watched[start : start + 8]) for start in range(0, len(watched), 8)]
         self._moves = network.moves()
+        self._values = [moves for _, moves in self._moves]
         self._rates = {"weights": schedule.weight_rate, "biases": schedule.bias_rate, "factors": schedule.factor_rate}
         groups = [{"params": [moves for kind, moves in self._moves if kind == name], "lr": 0.0} for name in self._rates]
         self._optimiser = torch.optim.Adam(groups, betas=(0.9, 0.99))
-        self._mean = [moves.detach().clone() for _, moves in self._moves]
+        self._mean = [moves.detach().clone() for moves in self._values]
         self._best = [mean.clone() for mean in self._mean]
         self.steps, self._history = 0, list[list[float]]()
 
@@ -139,11 +145,32 @@ class _Training:
                     return
 
     def _batch(self, positions: Sequence[int], is_mirrored: bool) -> tuple[Tensor, list[Tensor]]:
-        images = self._take(positions)
+        """Return images (n, c, h, w) and their heads of fp32, which are computed once as far as the cache has room."""
+        absent = [position for position in positions if position not in self._images]
+        taken = dict(self._images)
+        if absent:
+            taken.update(zip(absent, np.array(self._take(absent)), strict=True))
+        for position in absent:
+            self._keep(self._images, position, taken[position], taken[position].nbytes)
+        images = np.stack([taken[position] for position in positions])
         if is_mirrored:
             images = np.ascontiguousarray(images[:, :, ::-1])
-        targets = [torch.from_numpy(np.array(head)).permute(0, 3, 1, 2) for head in self._reference(images)]
-        return torch.from_numpy(images).permute(0, 3, 1, 2), targets
+        targets = {position: self._targets.get((position, is_mirrored)) for position in positions}
+        absent = [index for index, position in enumerate(positions) if targets[position] is None]
+        if absent:
+            heads = [np.array(head) for head in self._reference(images[absent])]
+            for row, index in enumerate(absent):
+                found = [head[row] for head in heads]
+                targets[positions[index]] = found
+                self._keep(self._targets, (positions[index], is_mirrored), found, sum(head.nbytes for head in found))
+        rows = [targets[position] or [] for position in positions]
+        stacked = [torch.from_numpy(np.stack(heads)).permute(0, 3, 1, 2) for heads in zip(*rows, strict=True)]
+        return torch.from_numpy(images).permute(0, 3, 1, 2), stacked
+
+    def _keep(self, cache: dict[Any, Any], key: object, value: object, size_bytes: int) -> None:
+        if size_bytes <= self._free_bytes:
+            cache[key] = value
+            self._free_bytes -= size_bytes
 
     def _step(self, share: float) -> None:
         schedule = self._schedule
@@ -161,12 +188,12 @@ class _Training:
         self.steps += 1
         with torch.no_grad():
             weight = 1 / min(self.steps, schedule.memory)
-            for mean, (_, moves) in zip(self._mean, self._moves, strict=True):
+            for mean, moves in zip(self._mean, self._values, strict=True):
                 mean.lerp_(moves, weight)
 
     def _watch(self) -> float:
         """Return the loss of the mean state on the watched images, which is kept in the history."""
-        current = [moves.detach().clone() for _, moves in self._moves]
+        current = [moves.detach().clone() for moves in self._values]
         self._put(self._mean)
         with torch.no_grad():
             losses = [
@@ -180,7 +207,7 @@ class _Training:
 
     def _put(self, values: Sequence[Tensor]) -> None:
         with torch.no_grad():
-            for (_, moves), value in zip(self._moves, values, strict=True):
+            for moves, value in zip(self._values, values, strict=True):
                 moves.copy_(value)
 
     def best(self) -> dict[int, FoldedConvolution]:

@@ -11,7 +11,6 @@ from typing import Any, Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from mpnet.engine import operations as op
@@ -33,6 +32,7 @@ from mpnet.tuning.torch_operations import (
     Tensor,
     check,
     check_activation,
+    convolve,
     fake_quantize,
     quantized_weights,
 )
@@ -178,7 +178,7 @@ class TorchNetwork:
         if isinstance(layer, ConnectedSpec):
             x = x.permute(0, 2, 3, 1).reshape(len(x), -1, 1, 1)
         weights, bias = convolution.quantized()
-        x = F.conv2d(x, weights, bias, layer.stride, layer.padding, layer.dilation, layer.groups)
+        x = convolve(x, weights, bias, layer)
         follows = {type(after) for after in lowering.rest}
         return x if follows & {op.Map, op.Normalize} else ACTIVATIONS[layer.activation](x)
 

@@ -16,6 +16,7 @@ from mpnet.engine import operations as op
 from mpnet.engine.operations.rearrange import Reshape
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
+from mpnet.model.layers import ConvolutionSpec
 from mpnet.quantization.scheme import SMALLEST_SCALE, ActivationScheme, range_to_params
 
 Tensor = Any
@@ -65,6 +66,20 @@ def _check_scheme(scheme: ActivationScheme) -> None:
         raise ConfigError(f"activations of mode {scheme.mode}, rounded {scheme.rounding}, have no gradient here")
 
 
+class _Rounding(torch.autograd.Function):  # type: ignore[misc]
+    """Multiples of a step per image, where none saturates: gradients pass straight through, and nothing is kept for them."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, scale: Tensor) -> Tensor:
+        """Return the nearest multiples of scale (n, 1, 1, 1), half to even."""
+        return (x * (1 / scale)).round_().mul_(scale)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient as it is."""
+        return gradient, None
+
+
 def fake_quantize(x: Tensor, quantize: op.Quantize) -> Tensor:
     """Return the reals that remain of x after a trip through codes; those of 16 bits are taken as they are."""
     scheme = quantize.scheme
@@ -76,6 +91,7 @@ def fake_quantize(x: Tensor, quantize: op.Quantize) -> Tensor:
     with torch.no_grad():
         low = x.amin((1, 2, 3)).clamp_max(0)
         high = x.amax((1, 2, 3)).clamp_min(0)
+        # Both ends have codes of their own, so that no zero point is needed to know what becomes of a value.
         if scheme.mode == "affine":
             scale = high / 255 - low / 255
         else:
@@ -84,10 +100,15 @@ def fake_quantize(x: Tensor, quantize: op.Quantize) -> Tensor:
                 mantissa, exponent = torch.frexp(scale)
                 scale = torch.ldexp(torch.ones_like(scale), exponent - (mantissa == 0.5).int())
         scale = torch.where(low == high, torch.ones_like(scale), scale.clamp_min(SMALLEST_SCALE))
-        zero_point = torch.zeros_like(scale)
-        if scheme.mode == "affine":
-            zero_point = torch.round((-128 - low / scale).clamp(-128, 127))
-    return torch.fake_quantize_per_channel_affine(x, scale, zero_point.int(), 0, scheme.low, scheme.high)
+    return _Rounding.apply(x, scale[:, None, None, None])
+
+
+def convolve(x: Tensor, weights: Tensor, bias: Tensor, layer: ConvolutionSpec) -> Tensor:
+    """Return a convolution's result. One thread gets oneDNN's kernels too, which `conv2d` has for several threads alone."""
+    if torch.backends.mkldnn.is_available():
+        padding, stride, dilation = ([number] * 2 for number in (layer.padding, layer.stride, layer.dilation))
+        return torch.mkldnn_convolution(x, weights, bias, padding, stride, dilation, layer.groups)
+    return F.conv2d(x, weights, bias, layer.stride, layer.padding, layer.dilation, layer.groups)
 
 
 def quantized_weights(weights: Tensor, steps: Tensor, largest: int) -> Tensor:

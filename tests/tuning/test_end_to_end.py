@@ -54,6 +54,15 @@ def test_the_loss_falls_and_the_same_seed_gives_the_same_weights(network: Networ
     assert any((first.folded[index].bias != other.folded[index].bias).any() for index in first.folded)
 
 
+def test_what_is_kept_of_images_changes_nothing(network: NetworkSpec, weights: Weights) -> None:
+    """Of 24 images with their heads, all of them, one or two, or none are kept."""
+    kept, few, none = (trained(network, weights, Schedule(10, 8, batch=4, cached_bytes=size)) for size in (1 << 30, 120_000, 0))
+    assert kept.details == few.details == none.details
+    for index, convolution in kept.folded.items():
+        np.testing.assert_array_equal(convolution.weights, few.folded[index].weights)
+        np.testing.assert_array_equal(convolution.weights, none.folded[index].weights)
+
+
 def test_a_run_that_diverges_keeps_what_was_best(network: NetworkSpec, weights: Weights) -> None:
     wild = Schedule(10, 40, batch=4, weight_rate=20.0, bias_rate=500.0, factor_rate=200.0, warm_up=1, alone=0.0)
     found = trained(network, weights, wild)
