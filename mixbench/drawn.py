@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixbench.errors import BenchmarkError
-from mixbench.measure import sweep_of
+from mixbench.measure import group_macs, sweep_of
 from mixbench.problem import QUALITY, Problem
 from mpnet.engine.assign import assign_key
 from mpnet.errors import EngineError
@@ -48,7 +48,7 @@ def drawn_agreement(
     if not missing_keys:
         return agreements
     setup, sweep = sweep_of(images_of)
-    if sweep.macs != problem.macs:
+    if group_macs(sweep) != problem.macs:
         raise BenchmarkError(f"{images_of}: has another network than {problem.name}, whose assignments cannot run there")
     bench = setup.bench.of_images(image_indices_of(setup).tolist())
 

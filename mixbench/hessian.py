@@ -34,7 +34,7 @@ def statistics(setup: SweepSetup, groups: Sequence[Sequence[int]], choices: Sequ
     groups: layer indices of each. choices: its codes, highest precision first.
     """
     bench = setup.bench
-    selected_images = [int(position) for position in setup.select][:: max(1, len(setup.select) // IMAGES)][:IMAGES]
+    selected_images = sampled_images(setup)
     x = np.concatenate([batch.x for batch in bench.inputs.batches(4, selected_images)])
     folded = dict(bench.prepared.folded)
     plan = bench.assign({index: BY_CODE[codes[0]] for group, codes in zip(groups, choices, strict=True) for index in group})
@@ -53,6 +53,11 @@ def statistics(setup: SweepSetup, groups: Sequence[Sequence[int]], choices: Sequ
         errors.append({code: float(np.mean([_error(setup, folded[index].weights, code) for index in group])) for code in codes})
     passes = math.ceil(len(groups) * SAMPLES * len(selected_images) / len(setup.select)) + 1
     return {"trace": traces, "weight_error": errors, "passes": passes, "samples": SAMPLES, "images": len(selected_images)}
+
+
+def sampled_images(setup: SweepSetup) -> list[int]:
+    """Return the positions of IMAGES of those that choose, or all where there are fewer, evenly spread."""
+    return [int(position) for position in setup.select][:: max(1, len(setup.select) // IMAGES)][:IMAGES]
 
 
 def _perturb(

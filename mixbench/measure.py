@@ -35,6 +35,19 @@ def sweep_of(path: Path) -> tuple[SweepSetup, SweepProblem]:
     return set_up(open_workbench(experiment, network), section, space), problem
 
 
+def group_macs(sweep: SweepProblem) -> tuple[int, ...]:
+    """Return the multiply-accumulates of each variable of a sweep's space: the sum over layers that share a precision."""
+    return tuple(sum(sweep.macs[position] for position in variable.positions) for variable in sweep.space.variables)
+
+
+def check_contexts(setup: SweepSetup, metadata: Mapping[str, Any]) -> None:
+    """Check a table's metadata. Raises: BenchmarkError where its images, network or options are others."""
+    documents = json.loads(json.dumps(setup.documents))
+    if not all(document in metadata["contexts"] for document in documents):
+        name = setup.bench.experiment.name
+        raise BenchmarkError(f"{name}: network, images or options are not those of the table; make the table anew")
+
+
 class Measurer:
     """Runs assignments; what it ran stays in a store. Images are read when the first one is missing there.
 
@@ -62,10 +75,7 @@ class Measurer:
 
     def check(self, metadata: Mapping[str, Any]) -> None:
         """Check a table's metadata. Raises: BenchmarkError where its images, network or options are others."""
-        documents = json.loads(json.dumps(self._setup.documents))
-        if not all(document in metadata["contexts"] for document in documents):
-            name = self._setup.bench.experiment.name
-            raise BenchmarkError(f"{name}: network, images or options are not those of the table; make the table anew")
+        check_contexts(self._setup, metadata)
 
     def __call__(self, keys: Sequence[str]) -> list[dict[str, float]]:
         """Measure the table's columns of each key, one code per variable of the space. Raises: MpnetError."""

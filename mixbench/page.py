@@ -30,9 +30,17 @@ figure { margin: 1rem 0; background: #fff; } svg { width: 100%; height: auto; }
 th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #8884; }
 th:first-child, td:first-child { text-align: left; }
 """
+_DEFINITIONS = (
+    "<p>Regret: points of agreement that the best answer lacks at equal or lower bit operations, over the costs of the exact "
+    "front.</p><p>Rank correlations (Spearman's, equal values share the mean of their ranks) are of the sensitivities of "
+    "layers that a method hands in with the points of agreement that are lost on the images that judge: over the layers, each "
+    "lowered alone, and over all measured assignments, for which the sensitivities of lowered layers are added up. Top fifth: "
+    "the share of the fifth of the layers that lose most that is in the method's fifth as well.</p>"
+)
 _HEAD = (
     "<tr><th>method<th>passes<th>passes to 0.1<th>regret, mean<th>largest<th>hypervolume, %"
-    "<th>regret on others, mean<th>largest</tr>"
+    "<th>regret on others, mean<th>largest<th>rank correlation: layers"
+    "<th>top fifth<th>assignments</tr>"
 )
 
 
@@ -58,14 +66,14 @@ def page(submissions: Sequence[Submission]) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>mixbench</title><style>{_STYLE}</style><h1>Methods that choose precisions</h1>"
-        "<p>Regret: points of agreement that the best answer lacks at equal or lower bit operations, over the costs of the "
-        f"exact front.</p>{''.join(sections)}</html>\n"
+        f"{_DEFINITIONS}{''.join(sections)}</html>\n"
     )
 
 
 def _row(row: Score) -> str:
     passes_to_near = "never" if row.passes_to_near is None else f"{row.passes_to_near:,}"
     figures = (row.regret_mean, row.regret_max, 100 * row.hypervolume, row.others_mean, row.others_max)
+    figures += (row.rank_layers, row.top_fifth, row.rank_assignments)
     cells = "".join(f"<td>{points_text(figure)}" for figure in figures)
     return f"<tr><td>{escape(row.method)}<td>{row.passes:,}<td>{passes_to_near}{cells}</tr>"
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixbench.errors import BenchmarkError, require_mpnet
+from mixbench.layer_figures import LayerFigures, read_layer_figures
 
 FOLDER = Path(__file__).resolve().parent
 TABLES = FOLDER / "tables"
@@ -56,8 +57,10 @@ class Problem:
     digest:   SHA-256 of the table's file.
     budget:   passes that may be spent; math.inf: any number.
     measure:  runs what the columns lack, None: asking for that raises BenchmarkError.
+    path:     of the table's file, beside which figures of its layers may lie.
     rows:     of a sample the row of each assignment that has one, which grows with what is asked for; None: all have one.
     asked:    keys in the order of asking, each once. spent: (keys asked before, passes, what for) of other passes.
+    sensitivities: of a method that ranks layers, see `rank_layers`.
     """
 
     name: str
@@ -70,8 +73,10 @@ class Problem:
     budget: float = math.inf
     measure: Measure | None = None
     rows: dict[str, int] | None = None
+    path: Path | None = None
     asked: dict[str, None] = field(default_factory=dict)
     spent: list[tuple[int, int, str]] = field(default_factory=list)
+    sensitivities: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         sizes = [len(codes) for codes in self.choices]
@@ -111,6 +116,10 @@ class Problem:
     def lowest(self) -> str:
         """Every layer at its lowest precision."""
         return "".join(codes[-1] for codes in self.choices)
+
+    def single(self, layer: int, step: int = -1) -> str:
+        """Return all layers at the highest precision but one, which has the code number `step` of its own."""
+        return self.highest[:layer] + self.choices[layer][step] + self.highest[layer + 1 :]
 
     def number(self, key: str) -> int:
         """Return the row of a key; in a sample it is added if missing. Raises: BenchmarkError for a key of another space."""
@@ -189,6 +198,12 @@ class Problem:
         decibels = self.evaluate(key)["head_sqnr_db"]
         return 0.0 if decibels >= MAX_SQNR_DB else float(10 ** (-decibels / 10))
 
+    def layer_figures(self) -> LayerFigures:
+        """Return what lies beside the table about single layers; costs nothing, see `spend`. Raises: BenchmarkError."""
+        if self.path is None:
+            raise BenchmarkError(f"{self.name}: was not read from a file, beside which the figures of its layers would lie")
+        return read_layer_figures(self.path, self.metadata, self.choices)
+
     def cost(self, key: str) -> float:
         """Bit operations of one image; free, as it follows from the key."""
         return self._value(COST, key)
@@ -205,6 +220,17 @@ class Problem:
         """Pay for what is no assignment, such as a Hessian. Raises: BudgetSpent."""
         self._pay(passes)
         self.spent.append((len(self.asked), passes, reason))
+
+    def rank_layers(self, sensitivities: Sequence[float]) -> None:
+        """Say how a method ranks the layers, for the figures of ranks; it changes nothing else.
+
+        sensitivities: one per layer, what the method expects to be lost where that layer has its lowest precision, in any
+                       unit; 0: nothing.
+        Raises: BenchmarkError for another number of them, or for one that is not finite.
+        """
+        if len(sensitivities) != len(self.layers) or not all(map(math.isfinite, sensitivities)):
+            raise BenchmarkError(f"{self.name}: a ranking has one finite sensitivity for each of {len(self.layers)} layers")
+        self.sensitivities = tuple(map(float, sensitivities))
 
     def _pay(self, passes: int) -> None:
         if self.passes + passes > self.budget:
@@ -256,7 +282,7 @@ def read_table(path: Path, budget: float = math.inf) -> Problem:
     except (ValueError, IndexError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
         raise BenchmarkError(f"{path}: is no table of mixbench, or a damaged one ({error}); make it anew") from None
     digest = hashlib.sha256(content).hexdigest()
-    problem = Problem(path.stem, layers, macs, choices, columns, metadata, digest, budget, rows=rows)
+    problem = Problem(path.stem, layers, macs, choices, columns, metadata, digest, budget, rows=rows, path=path)
     row_count = problem.size if rows is None else len(rows)
     if not len(layers) == len(macs) == len(choices) or any(len(column) != row_count for column in columns.values()):
         raise BenchmarkError(f"{path}: has not one row for each of {row_count:,} assignments; make it anew")

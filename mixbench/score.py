@@ -4,7 +4,9 @@
 python -m mixbench.score SUBMISSION.json... [--measure]     # a table; --json: a document
 python -m mixbench.score SUBMISSION.json... --after 100 200     # mean regret of what is known after so many passes
 
---measure runs what the table of a front lacks.
+--measure runs what the table of a front lacks. The last three columns are of methods that rank layers: rank correlation of
+their sensitivities with the loss of each layer lowered alone, the share of the most sensitive fifth of the layers that they
+find, and the rank correlation of summed sensitivities with the loss of assignments; all on the images that judge.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 from mixbench.errors import BenchmarkError
 from mixbench.front import best_pairs, front_gap
 from mixbench.problem import COST, HELD_OUT_AGREEMENT, QUALITY, Problem, loader_of, points
+from mixbench.ranking import Ranking, rank_figures
 from mixbench.submission import Submission, read_submission
 
 NEAR_LOSS = 0.1
@@ -38,6 +41,7 @@ class Score:
     all answers; they count in no regret. passes_to_near: passes after which what was asked has a mean regret of at most 0.1;
     None: never. others_mean, others_max: regret on the other images of what it would pick there by those that choose.
     Regrets are None where every answer costs more than the whole exact front.
+    rank_layers, top_fifth, rank_assignments: of a method that ranks layers, see `Ranking`; None for others.
     """
 
     problem: str
@@ -50,6 +54,9 @@ class Score:
     passes_to_near: int | None
     others_mean: float | None
     others_max: float | None
+    rank_layers: float | None
+    top_fifth: float | None
+    rank_assignments: float | None
 
 
 def exact_front(problem: Problem) -> NDArray[np.float64]:
@@ -64,6 +71,7 @@ def score(submission: Submission) -> Score:
     exact = exact_front(problem)
     gap = front_gap(best_pairs(points(problem, submission.answers)), exact)
     is_covered = gap.uncovered < len(exact)
+    ranking = Ranking() if problem.sensitivities is None else rank_figures(problem, problem.sensitivities)
     held_out_losses = _measure_held_out(problem, submission.answers, exact[:, 1])
     return Score(
         problem.name,
@@ -76,6 +84,9 @@ def score(submission: Submission) -> Score:
         _passes_to_near(submission, exact),
         float(np.mean(held_out_losses)) if is_covered else None,
         float(np.max(held_out_losses)) if is_covered else None,
+        ranking.layers,
+        ranking.top_fifth,
+        ranking.assignments,
     )
 
 
@@ -213,13 +224,17 @@ def _progress_table(rows: Sequence[Progress]) -> Iterator[str]:
 
 
 def _table(scores: Sequence[Score]) -> Iterator[str]:
-    yield "problem          method              passes  to 0.1  regret  (max)  hypervolume  on others  (max)"
+    yield (
+        "problem          method              passes  to 0.1  regret  (max)  hypervolume  on others  (max)"
+        "  layers  fifth  assignments"
+    )
     for row in scores:
         to_near = "-" if row.passes_to_near is None else str(row.passes_to_near)
         yield (
             f"{row.problem:16} {row.method:18} {row.passes:7,} {to_near:>7} {points_text(row.regret_mean):>7} "
             f"{points_text(row.regret_max):>6} {100 * row.hypervolume:11.2f}% {points_text(row.others_mean):>10} "
-            f"{points_text(row.others_max):>6}"
+            f"{points_text(row.others_max):>6} {points_text(row.rank_layers):>7} {points_text(row.top_fifth):>6} "
+            f"{points_text(row.rank_assignments):>12}"
         )
 
 

@@ -2,7 +2,10 @@
 """What a method hands in: a JSON file with what it asked, what it spent besides and its answers.
 
 {"format": "mixbench-submission", "version": 1, "problem": "aix-tensor", "table": SHA-256 of the table, "method": "mine",
- "budget": 100 or null, "asked": [keys in order], "spent": [[keys asked before, passes, reason], ...], "answers": [keys]}
+ "budget": 100 or null, "asked": [keys in order], "spent": [[keys asked before, passes, reason], ...], "answers": [keys],
+ "sensitivities": [numbers, one per layer] or null}
+
+Sensitivities are those of a method that ranks layers; a file without them has none.
 """
 
 from __future__ import annotations
@@ -50,6 +53,7 @@ def write_submission(submission: Submission, path: Path) -> None:
         "asked": list(problem.asked),
         "spent": problem.spent,
         "answers": list(submission.answers),
+        "sensitivities": problem.sensitivities,
     }
     write_text(path, json.dumps(document, indent=1) + "\n")
 
@@ -102,10 +106,24 @@ def read_submission(path: Path, load: Callable[[str, float], Problem] = load_pro
         ):
             raise BenchmarkError(f'{path}: "spent" must hold [keys asked before, passes, reason], not {shown(row)}')
         problem.spent.append((row[0], row[1], row[2]))
+    _read_sensitivities(document, problem, path)
     submission = Submission(method, problem, tuple(dict.fromkeys(answers)))
     if submission.passes > problem.budget:
         raise BenchmarkError(f"{path}: spends {submission.passes:,} passes of a budget of {problem.budget:,.0f}")
     return submission
+
+
+def _read_sensitivities(document: dict[str, Any], problem: Problem, path: Path) -> None:
+    sensitivities = document.get("sensitivities")
+    if sensitivities is None:
+        return
+    is_list = isinstance(sensitivities, list)
+    if not is_list or any(isinstance(x, bool) or not isinstance(x, (int, float)) for x in sensitivities):
+        raise BenchmarkError(f'{path}: "sensitivities" must be a list of numbers, or null')
+    try:
+        problem.rank_layers(sensitivities)
+    except (BenchmarkError, OverflowError) as error:
+        raise BenchmarkError(f'{path}: "sensitivities": {error}') from None
 
 
 def _of_type(document: dict[str, Any], name: str, kind: type, path: Path) -> Any:

@@ -2,6 +2,7 @@
 """Make a problem's table, and hold a table against new runs.
 
 python -m mixbench.table make NAME [--workers N]     # sweeps mixbench/problems/NAME.yaml, goes on where it was stopped
+python -m mixbench.table layers NAME                 # writes figures of single layers beside the table (mixbench.divergence)
 python -m mixbench.table check NAME [COUNT]          # runs COUNT (200) assignments anew, drawn at random: all bits equal
 
 Of a front `check` runs COUNT that were measured, and COUNT that were ruled out, which the front must beat.
@@ -25,9 +26,11 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mixbench.divergence import measure_layers
 from mixbench.errors import BenchmarkError, benchmark_errors
 from mixbench.hessian import statistics
-from mixbench.measure import Measurer, sweep_of
+from mixbench.layer_figures import write_layer_figures
+from mixbench.measure import Measurer, check_contexts, sweep_of
 from mixbench.problem import COLUMNS, COST, FOLDER, QUALITY, TABLES, read_table
 from mpnet.formats.documents.typed import as_json
 from mpnet.formats.files.atomic import atomic_path
@@ -59,7 +62,7 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
     """Sweep what is missing of a problem, an experiment file, and write its table.
 
     Of strategy exact_front it has what may be on the front and whatever else the sweep's store has; of a strategy that is not
-    exact what the store and the table that it replaces have.
+    exact what the store and the table that it replaces have. Figures of single layers are written beside it.
     """
     setup, sweep = sweep_of(problem)
     experiment, name = setup.bench.experiment, setup.bench.experiment.name
@@ -105,6 +108,19 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
         arrays.update(_columns(sweep, rows)[1])
     with atomic_path(table) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, allow_pickle=False, metadata=np.array(json.dumps(metadata)), **arrays)
+    write_layers(problem, table, (setup, sweep))
+
+
+def write_layers(problem: Path, table: Path, opened: tuple[SweepSetup, SweepProblem] | None = None) -> None:
+    """Measure the layers of a problem, an experiment file, alone, and write their figures beside its table.
+
+    opened: what `sweep_of` gives, where it is there already.
+    Raises: BenchmarkError where the table is of other images, network or options; MpnetError.
+    """
+    setup, sweep = opened or sweep_of(problem)
+    table_problem = read_table(table)
+    check_contexts(setup, table_problem.metadata)
+    write_layer_figures(measure_layers(setup, sweep, table_problem), table, table_problem.metadata)
 
 
 def _earlier_rows(table: Path, metadata: Mapping[str, Any]) -> dict[str, list[float]]:
@@ -187,8 +203,10 @@ def check(problem: Path, table: Path, count: int) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command. Result: exit code."""
-    parser = argparse.ArgumentParser(prog="python -m mixbench.table", description="Make or check a problem's table.")
-    parser.add_argument("command", choices=["make", "check"])
+    parser = argparse.ArgumentParser(
+        prog="python -m mixbench.table", description="Make or check a problem's table, or the figures of its layers."
+    )
+    parser.add_argument("command", choices=["make", "layers", "check"])
     parser.add_argument("name")
     parser.add_argument("count", type=int, nargs="?", default=200)
     parser.add_argument("--workers", type=int)
@@ -198,7 +216,10 @@ def main(arguments: Sequence[str]) -> int:
         with benchmark_errors():
             if options.command == "check":
                 return min(1, check(problem, table, options.count))
-            make(problem, table, options.workers)
+            if options.command == "layers":
+                write_layers(problem, table)
+            else:
+                make(problem, table, options.workers)
             return 0
     except BenchmarkError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -2,8 +2,8 @@
 """Methods, one file each: a module of this folder that declares `METHOD` is a method of its file's name.
 
 `search` is given a `Problem` of which nothing was asked and a random generator, asks what it wants and gives the assignments
-that it stands by. Where the budget ends it, its answers are all that it asked for. Methods call nothing of mpnet's search,
-but for those in `mpnet_strategies`.
+that it stands by; a method that ranks layers calls `rank_layers` as well. Where the budget ends it, its answers are all that
+it asked for. Methods call nothing of mpnet's search, but for those in `mpnet_strategies`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,25 @@ class Method:
 
 def single(problem: Problem, layer: int, step: int = -1) -> str:
     """All layers at the highest precision but one, that has the code number `step` of its own."""
-    key = list(problem.highest)
-    key[layer] = problem.choices[layer][step]
-    return "".join(key)
+    return problem.single(layer, step)
+
+
+def raised_in_order(problem: Problem, order: Sequence[int]) -> list[str]:
+    """Return all low, and what comes of raising layers to their highest precision one after the other."""
+    key = list(problem.lowest)
+    answers = [problem.lowest]
+    for layer in order:
+        key[layer] = problem.choices[layer][0]
+        answers.append("".join(key))
+    return answers
+
+
+def single_keys(problem: Problem) -> list[dict[str, str]]:
+    """Return of each layer, by each of its lower codes, the key in which it alone is lowered."""
+    return [
+        {code: single(problem, layer, step) for step, code in enumerate(codes) if step}
+        for layer, codes in enumerate(problem.choices)
+    ]
 
 
 def summed(problem: Problem, harms: Sequence[Sequence[float]]) -> NDArray[np.float64]:

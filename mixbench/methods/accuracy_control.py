@@ -52,6 +52,10 @@ def _control_accuracy(problem: Problem, drop: float) -> str:
 def _rank(problem: Problem, key: str, candidates: set[int]) -> list[int]:
     """Return layers by the agreement that raising each alone gives, the best last."""
     problem.prepare([_raised(problem, key, layer) for layer in candidates])
+    if key == problem.lowest:
+        problem.rank_layers(
+            [problem.quality(_raised(problem, key, layer)) - problem.quality(key) for layer in range(len(problem.layers))]
+        )
     return sorted(candidates, key=lambda layer: problem.quality(_raised(problem, key, layer)))
 
 

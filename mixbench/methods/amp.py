@@ -15,6 +15,7 @@ def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
     """Phase 1: the accuracy list. Phase 2: flip along the list, measuring each step."""
     steps = [(layer, step) for layer, codes in enumerate(problem.choices) for step in range(1, len(codes))]
     quality = {(layer, step): problem.quality(single(problem, layer, step)) for layer, step in steps}
+    problem.rank_layers([100 - quality[layer, len(codes) - 1] for layer, codes in enumerate(problem.choices)])
     key, now = list(problem.highest), dict.fromkeys(range(len(problem.layers)), 0)
     problem.evaluate(problem.highest)
     # Of equal accuracy the flip that saves more comes first.

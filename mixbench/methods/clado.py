@@ -22,6 +22,8 @@ def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
     variables = [(layer, step) for layer, codes in enumerate(problem.choices) for step in range(1, len(codes))]
     problem.prepare([single(problem, layer, step) for layer, step in variables])
     singles = [problem.head_error(single(problem, layer, step)) for layer, step in variables]
+    lowest = dict(zip(variables, singles, strict=True))
+    problem.rank_layers([lowest[layer, len(codes) - 1] for layer, codes in enumerate(problem.choices)])
     form = np.diag(np.array(singles))
     pairs: dict[tuple[int, int], str] = {}
     for (i, (layer, step)), (j, (second, other_step)) in combinations(enumerate(variables), 2):

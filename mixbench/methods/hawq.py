@@ -20,7 +20,9 @@ def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
     statistics = problem.metadata["hessian"]
     problem.spend(int(statistics["passes"]), "Hutchinson's estimate of the Hessian's trace, layer by layer")
     layers = zip(problem.choices, statistics["trace"], statistics["weight_error"], strict=True)
-    return cheapest_sums(problem, [[trace * error[code] for code in codes] for codes, trace, error in layers])
+    harms = [[trace * error[code] for code in codes] for codes, trace, error in layers]
+    problem.rank_layers([of_layer[-1] for of_layer in harms])
+    return cheapest_sums(problem, harms)
 
 
 METHOD = Method(

@@ -17,6 +17,7 @@ def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
         [0.0, *(problem.head_error(single(problem, layer, step)) for step in range(1, len(codes)))]
         for layer, codes in enumerate(problem.choices)
     ]
+    problem.rank_layers([of_layer[-1] for of_layer in losses])
     return cheapest_sums(problem, losses)
 
 

@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Iterable
+from typing import Callable, Iterable
 
 import numpy as np
 
 from mixbench.errors import benchmark_errors, require_mpnet
 from mixbench.methods import Method
 from mixbench.problem import COST, QUALITY, Problem
+
+RANKED_BY: dict[str, Callable[[Problem, str], float]] = {
+    "deep": lambda problem, key: problem.head_error(key),
+    **dict.fromkeys(("one_at_a_time", "additive", "greedy"), lambda problem, key: 100 - problem.quality(key)),
+}
+"""Of strategies that begin with each layer lowered alone, the figure of such an assignment by which they rank layers."""
 
 
 def replayed(name: str, trials: int | None = None) -> Method:
@@ -54,7 +60,15 @@ def replayed(name: str, trials: int | None = None) -> Method:
                 batch = None
         return [configuration.key for configuration in outcomes]
 
-    return Method(search, "mpnet, docs/sweeps.md")
+    def ranking_search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
+        try:
+            return search(problem, generator)
+        finally:  # also where the budget ended it
+            singles = [problem.single(layer) for layer in range(len(problem.layers))]
+            if name in RANKED_BY and all(key in problem.asked for key in singles):
+                problem.rank_layers([RANKED_BY[name](problem, key) for key in singles])
+
+    return Method(ranking_search, "mpnet, docs/sweeps.md")
 
 
 METHODS = {

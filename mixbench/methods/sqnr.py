@@ -14,6 +14,7 @@ from mixbench.problem import Problem
 def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
     """From all high, lower the layers one after the other, the quietest first."""
     errors = [problem.head_error(single(problem, layer)) for layer in range(len(problem.layers))]
+    problem.rank_layers(errors)
     key = list(problem.highest)
     answers = [problem.highest]
     for layer in np.argsort(errors, kind="stable"):

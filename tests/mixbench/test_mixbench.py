@@ -14,7 +14,8 @@ import mixbench.problem
 from mixbench import elsewhere, intervals
 from mixbench.errors import BenchmarkError
 from mixbench.front import best_pairs, front_gap
-from mixbench.measure import Measurer
+from mixbench.layer_figures import figures_path
+from mixbench.measure import Measurer, group_macs, sweep_of
 from mixbench.page import page
 from mixbench.problem import CHOOSING, COST, HELD_OUT_AGREEMENT, QUALITY, BudgetSpent, Problem, load_problem, points, read_table
 from mixbench.run import METHODS, run
@@ -22,7 +23,7 @@ from mixbench.run import main as run_main
 from mixbench.score import exact_front, picks, progress, score
 from mixbench.score import main as score_main
 from mixbench.submission import Submission, read_submission, write_submission
-from mixbench.table import check, make
+from mixbench.table import check, make, write_layers
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.sweep.run import run_sweep
 from mpnet.sweep.store import TrialStore
@@ -293,6 +294,27 @@ def test_a_front_elsewhere_is_run_on_all_images_of_the_other_problem(tables: Pat
     assert elsewhere.rows("small", tmp_path / "nothing.yaml", cache_path) == rows  # nothing runs again
 
 
+def test_figures_of_layers_made_again_are_the_same(tables: Path, tmp_path: Path) -> None:
+    path = figures_path(tables / "small.npz")
+    content, figures = path.read_bytes(), load_problem("small").layer_figures()
+    assert all(divergence > 0 for row in figures.divergences for divergence in row.values())
+    assert [sum(operator.macs for operator in group) for group in figures.operators] == list(load_problem("small").macs)
+    write_layers(tables / "experiment.yaml", tables / "small.npz")
+    assert path.read_bytes() == content
+    with pytest.raises(BenchmarkError, match="not those of the table"):
+        write_layers(experiment(tmp_path, side=32), tables / "small.npz")
+
+
+def test_layers_that_share_a_precision_count_together(tmp_path: Path) -> None:
+    path = experiment(tmp_path)
+    _, alone = sweep_of(path)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("  holdout:", "  space: {tied: [[conv-1, conv-3]]}\n  holdout:"), encoding="utf-8")
+    _, tied = sweep_of(path)
+    first, second, third, *others = group_macs(alone)
+    assert group_macs(tied) == (first + third, second, *others)
+
+
 def test_a_front_does_not_run_on_another_network(tables: Path, tmp_path: Path) -> None:
     other_experiment = experiment(tmp_path, side=32)
     with pytest.raises(BenchmarkError, match="another network"):
@@ -333,6 +355,10 @@ def test_scores_are_the_gap_that_a_sweep_of_the_same_strategy_states(tables: Pat
         ({"budget": 1}, "spends"),
         ({"budget": "many"}, '"budget" must be'),
         ({"spent": [[0, -1, "x"]]}, '"spent" must hold'),
+        ({"sensitivities": "none"}, '"sensitivities" must be a list of numbers'),
+        ({"sensitivities": [True, 0, 0, 0]}, '"sensitivities" must be a list of numbers'),
+        ({"sensitivities": [1.0]}, "one finite sensitivity for each of"),
+        ({"sensitivities": [10**400, 0, 0, 0]}, '"sensitivities": '),
     ],
 )
 def test_a_wrong_submission_is_refused_in_one_line(
@@ -368,7 +394,7 @@ def test_answers_dearer_than_the_whole_front_have_no_regret(
     assert figures.uncovered == len(exact_front(dear.problem))
     write_submission(dear, tmp_path / "s.json")
     assert score_main([str(tmp_path / "s.json")]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split().count("-") == 5
+    assert capsys.readouterr().out.splitlines()[1].split().count("-") == 8
     with pytest.raises(BenchmarkError, match="every answer costs more"):
         intervals.rows([dear], tables / "experiment.yaml", tmp_path / "drawn.npz")
 
