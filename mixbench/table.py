@@ -2,12 +2,14 @@
 """Make a problem's table, and hold a table against new runs.
 
 python -m mixbench.table make NAME [--workers N]     # sweeps mixbench/problems/NAME.yaml, goes on where it was stopped
+python -m mixbench.table add NAME                    # takes into a sample what methods asked for since (mixbench.run --measure)
 python -m mixbench.table layers NAME                 # writes figures of single layers beside the table (mixbench.divergence)
 python -m mixbench.table check NAME [COUNT]          # runs COUNT (200) assignments anew, drawn at random: all bits equal
 
 Of a front `check` runs COUNT that were measured, and COUNT that were ruled out, which the front must beat.
 A problem whose strategy is not exact gives a sample: what the store and the table before it hold, so that `make` once more
-takes in what methods asked for in between (`mixbench.run --measure`).
+takes in what methods asked for in between. `add` does that alone, without the sweep. Submissions to the table before it are
+of another table then.
 """
 
 from __future__ import annotations
@@ -88,12 +90,7 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
     arrays: dict[str, NDArray[Any]] = {}
     if not strategy(setup.section.strategy).is_exact:
         metadata["layer_costs"] = _layer_costs(setup, sweep)
-        columns = _earlier_rows(table, metadata)
-        columns.update((key, [trial.get(name) for name in SAMPLED]) for key, trial in rows.items() if key in sweep.space)
-        keys = sorted(columns)
-        arrays["keys"] = np.array([key.encode("ascii") for key in keys])
-        values = np.array([columns[key] for key in keys], np.float64)
-        arrays.update((name, values[:, number]) for number, name in enumerate(SAMPLED))
+        arrays.update(_sample(sweep, _earlier_rows(table, metadata), rows))
     elif strategy(setup.section.strategy).prunes:
         # Costs of what was not measured follow from the key, so they take no room.
         metadata["front"] = {
@@ -106,8 +103,7 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
         arrays.update((name, column) for name, column in columns.items() if name != COST)
     else:
         arrays.update(_columns(sweep, rows)[1])
-    with atomic_path(table) as temporary, open(temporary, "wb") as file:
-        np.savez_compressed(file, allow_pickle=False, metadata=np.array(json.dumps(metadata)), **arrays)
+    _write(table, metadata, arrays)
     write_layers(problem, table, (setup, sweep))
 
 
@@ -121,6 +117,40 @@ def write_layers(problem: Path, table: Path, opened: tuple[SweepSetup, SweepProb
     table_problem = read_table(table)
     check_contexts(setup, table_problem.metadata)
     write_layer_figures(measure_layers(setup, sweep, table_problem), table, table_problem.metadata)
+
+
+def add(problem: Path, table: Path) -> int:
+    """Take into a sample's table what the store of its sweep has beside it. Result: how many assignments.
+
+    Raises: BenchmarkError for a table of another kind, of other images, network or options; MpnetError.
+    """
+    setup, sweep = sweep_of(problem)
+    earlier = read_table(table)
+    check_contexts(setup, earlier.metadata)
+    if earlier.rows is None:
+        raise BenchmarkError(f"{table}: is no sample, so that nothing can be added; `make` goes on with a front")
+    with TrialStore.read(setup.store_path) as store:
+        rows = {split_key(trial.key)[0]: trial for context in store.contexts() for trial in store.trials(context)}
+    arrays = _sample(sweep, _earlier_rows(table, earlier.metadata), rows)
+    _write(table, earlier.metadata, arrays)
+    return len(arrays["keys"]) - len(earlier.rows)
+
+
+def _sample(sweep: SweepProblem, earlier_rows: Mapping[str, list[float]], rows: Mapping[str, Trial]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a sample: the rows of the table before it, and those of a store."""
+    columns = dict(earlier_rows)
+    columns.update((key, [trial.get(name) for name in SAMPLED]) for key, trial in rows.items() if key in sweep.space)
+    keys = sorted(columns)
+    values = np.array([columns[key] for key in keys], np.float64)
+    arrays: dict[str, NDArray[Any]] = {"keys": np.array([key.encode("ascii") for key in keys])}
+    arrays.update((name, values[:, number]) for number, name in enumerate(SAMPLED))
+    return arrays
+
+
+def _write(table: Path, metadata: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a table whole or not at all."""
+    with atomic_path(table) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, allow_pickle=False, metadata=np.array(json.dumps(metadata)), **arrays)
 
 
 def _earlier_rows(table: Path, metadata: Mapping[str, Any]) -> dict[str, list[float]]:
@@ -203,10 +233,8 @@ def check(problem: Path, table: Path, count: int) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command. Result: exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m mixbench.table", description="Make or check a problem's table, or the figures of its layers."
-    )
-    parser.add_argument("command", choices=["make", "layers", "check"])
+    parser = argparse.ArgumentParser(prog="python -m mixbench.table", description="Make, extend or check a problem's table.")
+    parser.add_argument("command", choices=["make", "add", "layers", "check"])
     parser.add_argument("name")
     parser.add_argument("count", type=int, nargs="?", default=200)
     parser.add_argument("--workers", type=int)
@@ -216,7 +244,9 @@ def main(arguments: Sequence[str]) -> int:
         with benchmark_errors():
             if options.command == "check":
                 return min(1, check(problem, table, options.count))
-            if options.command == "layers":
+            if options.command == "add":
+                print(f"{options.name}: {add(problem, table):,} assignments added")
+            elif options.command == "layers":
                 write_layers(problem, table)
             else:
                 make(problem, table, options.workers)

@@ -34,6 +34,7 @@ OTHER_PROGRAMS = {
     "make": "builds the project, as CI does",
     "pip": "installs",
     "python": "a script of experiments/ or benchmarks/, or what a recipe wrote: hours, other programs or downloads",
+    "mixbench": "tests/mixbench/test_package.py calls the installed command",
     "scp": "needs a board",
     "./mprun": "needs a board",
     "module": "needs Arm's compiler",

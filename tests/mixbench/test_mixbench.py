@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from mixbench.run import main as run_main
 from mixbench.score import exact_front, picks, progress, score
 from mixbench.score import main as score_main
 from mixbench.submission import Submission, read_submission, write_submission
-from mixbench.table import check, make, write_layers
+from mixbench.table import add, check, make, write_layers
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.sweep.run import run_sweep
 from mpnet.sweep.store import TrialStore
@@ -175,11 +176,17 @@ def test_a_sample_has_what_the_table_of_all_has(sample: Path, capsys: pytest.Cap
     assert "2 assignments run anew, 0 differ" in capsys.readouterr().out
 
 
-def test_a_sample_made_again_keeps_what_the_table_had(sample: Path, tmp_path: Path) -> None:
+def test_a_sample_made_again_keeps_what_the_table_had(sample: Path, tables: Path, tmp_path: Path) -> None:
     problem, full_table = read_table(sample / "sample.npz"), load_problem("small")
     lacking = [key for key in full_table.keys if key not in problem.keys][:3]
     with Measurer(experiment(tmp_path, "deep")) as measurer:
         measurer(lacking)
+    # Added without a sweep, they are there as well; in the table before this one there is nothing that is not in the other.
+    copy = Path(shutil.copy(sample / "sample.npz", tmp_path / "added.npz"))
+    assert add(tmp_path / "experiment.yaml", copy) == len(lacking)
+    assert set(read_table(copy).keys) == {*problem.keys, *lacking}
+    with pytest.raises(BenchmarkError, match="is no sample"):
+        add(tmp_path / "experiment.yaml", tables / "small.npz")
     make(tmp_path / "experiment.yaml", tmp_path / "again.npz", workers=1)
     (tmp_path / "runs").rename(tmp_path / "other_runs")
     make(tmp_path / "experiment.yaml", tmp_path / "again.npz", workers=1)
