@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Callable
 import numpy as np
 
 from mpnet.config.experiment import QuantizationSection
+from mpnet.engine.observe import observe_tensors
 from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
 from mpnet.json_values import JsonObject
@@ -18,12 +19,13 @@ from mpnet.progress import Progress
 from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.trial.tuning_images import TuneOptions, TuningImages, drawn_order
 from mpnet.trial.workbench import Workbench
+from mpnet.tuning.channel_signs import ChannelRanges, turn_channels, turnable_pairs
 from mpnet.tuning.layerwise import corrected_layers, images_that_fit
 
 if TYPE_CHECKING:
     from mpnet.tuning.torch_network import TorchNetwork
 
-CHANNELS, END_TO_END = "channels", "end-to-end"
+SIGNS, CHANNELS, END_TO_END = "signs", "channels", "end-to-end"
 _CHANNEL_IMAGES = 48
 _WATCHED_IMAGES = 40
 """Of those that tune, at most: they choose the best state of a training instead."""
@@ -78,6 +80,22 @@ def _without_equalisation(bench: Workbench) -> QuantizationSection:
     return with_options(section, QuantizationOptions(equalisation=False))
 
 
+def _turn_channels(bench: Workbench, images: TuningImages, options: TuneOptions, progress: Progress) -> Proposal:
+    """Change signs and scales of channels, so that they fill narrower ranges. Raises: ConfigError where none needs it."""
+    inputs = images.tuning.inputs
+    count = min(_CHANNEL_IMAGES, len(inputs))
+    ranges = ChannelRanges(frozenset(pair.first for pair in turnable_pairs(bench.network)))
+    with progress("images", count) as advance:
+        for batch in inputs.batches(bench.experiment.runtime.batch, range(count)):
+            observe_tensors(bench.prepared, [np.array(batch.x)], [ranges.observe], bench.threads)
+            advance(len(batch.x))
+    found = turn_channels(bench.network, bench.prepared.folded, ranges)
+    if not found.turned and not found.scaled:
+        raise ConfigError("no channel of this network needs another sign or scale")
+    details: JsonObject = {"images": count, "turned": found.turned, "scaled": found.scaled}
+    return Proposal(found.folded, _without_equalisation(bench), details)
+
+
 def _tune_channels(bench: Workbench, images: TuningImages, options: TuneOptions, progress: Progress) -> Proposal:
     """Fit a scale and a bias of each channel, layer by layer."""
     inputs = images.tuning.inputs
@@ -124,5 +142,5 @@ def _as_trained(network: TorchNetwork) -> QuantizationOptions:
     )
 
 
-STAGES: dict[str, Stage] = {CHANNELS: _tune_channels, END_TO_END: _train}
+STAGES: dict[str, Stage] = {SIGNS: _turn_channels, CHANNELS: _tune_channels, END_TO_END: _train}
 """In the order in which they run."""
