@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mpnet.evaluation.compare import Interval
 from mpnet.report.data.network_page import NetworkPage, NetworkPart, PageRow
 from mpnet.report.text.network_page import render_markdown
@@ -37,6 +39,14 @@ def test_figures_parts_and_marks_are_on_the_page() -> None:
     assert "By parts: int8 in `model.0`; fp16 and int8 in all other parts." in text
     assert "**fp16**, 1 layer: `/model.1/conv/Conv`." in text
     assert "none of them has labels" in text
+
+
+@pytest.mark.parametrize(("ranges", "is_said"), [("dynamic", True), ("calibrated", False)])
+def test_what_compilers_do_otherwise_is_said_where_they_do(ranges: str, is_said: bool) -> None:
+    page = _page()
+    protocol = {"quantization": {"activations": {"mode": "affine", "ranges": ranges}}}
+    text = render_markdown(replace(page, data=replace(page.data, protocol=protocol)))
+    assert ("Most compilers fix them beforehand" in text) == is_said
 
 
 def test_names_of_files_stay_text() -> None:

@@ -148,14 +148,28 @@ def _bold(page: NetworkPage, part: NetworkPart) -> str:
     return ", ".join(name if name == lowest else f"**{name}**" for name in part.precisions)
 
 
+def _ranges(page: NetworkPage) -> str:
+    """Say what a compiler does otherwise with ranges; '' where it does the same."""
+    quantization = page.data.protocol.get("quantization")
+    activations = quantization.get("activations") if isinstance(quantization, dict) else None
+    if not isinstance(activations, dict) or activations.get("ranges") != "dynamic":
+        return ""
+    return (
+        "Ranges of activations were those of each image here. Most compilers fix them beforehand, on calibration images, and "
+        "may lose more: for such a compiler sweep with `quantization.activations: calibrated`, or `mpnet init --target`."
+    )
+
+
 def _recipes(page: NetworkPage) -> str:
     data = page.data
     name = "recommended" if "recommended" in page.chosen.names else page.chosen.key
     source = shlex.quote(f"{os.path.dirname(data.source) or data.source}:{name}")
     lines = [f"mpnet export {source} --to recipe --flavour {flavour} -o {flavour}.recipe.json" for flavour in RECIPES]
     text = "\n".join(["```sh", *lines, "```"])
+    ranges = _ranges(page)
+    text += f"\n\n{ranges}" if ranges else ""
     if not page.raised:
-        return f"All layers have one precision, so a compiler is told nothing about single layers.\n\n{text}"
+        return f"All layers have one precision, so that no layer has to be marked. A recipe says that too:\n\n{text}"
     lists = []
     for precision, nodes in page.raised.items():
         named = ", ".join(f"`{_escape(node)}`" for node in nodes[:NODES_NAMED])
