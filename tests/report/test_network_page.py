@@ -49,6 +49,15 @@ def test_what_compilers_do_otherwise_is_said_where_they_do(ranges: str, is_said:
     assert ("Most compilers fix them beforehand" in text) == is_said
 
 
+def test_a_sweep_that_compared_with_other_precisions_says_so() -> None:
+    page = _page()
+    table = page.data.configurations
+    assert "The sweep itself compared" not in render_markdown(page)
+    compared = replace(table, baseline=table.keys.index("q" * 11))
+    text = render_markdown(replace(page, data=replace(page.data, configurations=compared)))
+    assert "The sweep itself compared with int8 everywhere." in text
+
+
 def test_names_of_files_stay_text() -> None:
     text = render_markdown(_page("<b>|`\u202e", "a`<script>|"))
     assert "# &lt;b>\\|'" in text

@@ -14,7 +14,7 @@ from mpnet.evaluation.compare import DRAWS
 from mpnet.model.blocks import find_blocks
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
-from mpnet.model.precision import BY_CODE
+from mpnet.model.precision import BY_CODE, FP32
 from mpnet.model.selectors import layer_groups
 from mpnet.progress import Progress
 from mpnet.report.collect.report import split_images
@@ -87,14 +87,16 @@ def collect_page(
 
 
 def _keys(data: ReportData) -> list[str]:
-    """Return the baseline's key, those of one precision everywhere, and those that the sweep names, each once."""
+    """Return the keys of fp32 everywhere, of other precisions everywhere, and of what the sweep names, each once.
+
+    A sweep over fp16 and int8 compares with fp16 everywhere; pages of all networks compare with fp32.
+    """
     table = data.configurations
-    baseline = table.keys[table.baseline or 0]
-    layers = len(split_key(baseline)[0])
+    layers = len(split_key(table.keys[0])[0])
     used = {code for key in table.keys for code in split_key(key)[0]}
     uniform = [code * layers for code in BY_CODE if code in used]
     named = [table.keys[pick.row] for pick in data.picks if pick.row is not None]
-    return list(dict.fromkeys([baseline, *uniform, table.keys[table.chosen or 0], *named]))
+    return list(dict.fromkeys([FP32.code * layers, *uniform, table.keys[table.chosen or 0], *named]))
 
 
 def _latencies(runner: NetworkRunner, keys: Sequence[str]) -> list[Latency]:

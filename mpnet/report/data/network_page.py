@@ -17,7 +17,7 @@ class PageRow:
 
     names:     what it is called, such as `recommended`; none for one that only stands beside the others.
     values:    of the task's quality and agreement in percent, on the images that judge, and of costs, by measure.
-    intervals: of the differences from the baseline, by measure; {} for the baseline.
+    intervals: of the differences from fp32 everywhere, by measure; {} for that itself.
     latency:   of one image on this machine, None: not timed.
     """
 
@@ -52,7 +52,8 @@ class NetworkPart:
 class NetworkPage:
     """Everything that the page of one network shows.
 
-    data:     of the sweep, without what is computed for its report. rows: the baseline first, then from dear to cheap.
+    data:     of the sweep, without what is computed for its report. rows: fp32 everywhere first, which the others are compared
+              with, then from dear to cheap.
     judging:  how many images the figures are of, and `labelled` how many of these have labels.
     in_shape: height, width and channels of the image that enters. classes: that it tells apart.
     raised:   nodes of the model's file, or layers where no file is known, that the recommended configuration does not lower the

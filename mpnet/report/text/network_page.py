@@ -44,7 +44,8 @@ def _introduction(page: NetworkPage) -> str:
         else f"{counted(page.judging, 'image')} chose and are what figures below are of, so that these flatter the choice"
     )
     labels = f"; {page.labelled} of them have labels" if page.labelled else "; none of them has labels, so that AP is not known"
-    layers = len(data.weighted)
+    layers, baseline = len(data.weighted), data.configurations.keys[data.configurations.baseline or 0]
+    compared = "" if baseline == page.rows[0].key else f" The sweep itself compared with {in_words(data, baseline)}."
     classes = f"{page.classes} class{'' if page.classes == 1 else 'es'}"
     return (
         f"# {_escape(data.title)}: which layers may run lower, and what it costs\n\n"
@@ -52,7 +53,7 @@ def _introduction(page: NetworkPage) -> str:
         f"with weights. {chose}{labels}. "
         f"*Agreement* is AP with the detections of {in_words(data, page.rows[0].key)} for the truth. "
         f"Searched by `{data.versions.get('strategy') or 'a sweep'}` over {counted(len(data.configurations), 'configuration')} "
-        f"on {data.created[:10] or 'an unknown day'}."
+        f"on {data.created[:10] or 'an unknown day'}.{compared}"
     )
 
 
