@@ -13,6 +13,7 @@ import pytest
 from mpnet.sweep.choose.layer_ranking import rank_by_noise
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.executor import InlineExecutor
+from mpnet.sweep.evaluate.likely_heads import LikelyHeads
 from mpnet.sweep.evaluate.work_chunks import WorkChunk
 from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import Assignment, build_space
@@ -52,6 +53,15 @@ def test_what_is_screened_is_noise_and_cost_of_the_trial() -> None:
     for screened_trial, full_trial in zip(screened_trials, full_trials, strict=True):
         assert screened_trial.values == {name: full_trial.values[name] for name in screened_trial.values}
         assert {"head_sqnr_db", "bit_operations"} <= screened_trial.values.keys()
+
+
+def test_screening_decodes_no_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep_context = replace(with_baseline(context(NETWORK)), screening=np.arange(5))
+    decoded: list[object] = []
+    monkeypatch.setattr(LikelyHeads, "decode", lambda *arguments: decoded.append(arguments))
+    result = Evaluator(sweep_context).evaluate(WorkChunk(0, ("ffffff", "qqqqqq"), is_screening=True))
+    assert len(result.trials) == 2
+    assert decoded == []
 
 
 def test_few_images_are_those_that_the_context_names() -> None:

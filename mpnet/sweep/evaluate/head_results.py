@@ -38,6 +38,7 @@ class HeadResults:
     """Decoded heads of all configurations of a graph, and their differences to the baseline, by group of images.
 
     keep:     gets the tensors themselves, by output. baseline: outputs that differences are taken to, none: no differences.
+    is_decoded: whether boxes or classes are wanted; else differences alone.
     """
 
     def __init__(
@@ -47,8 +48,9 @@ class HeadResults:
         likely: LikelyHeads,
         keep: Sequence[NDArray[np.float32]],
         baseline: Sequence[NDArray[np.float32]],
+        is_decoded: bool = True,
     ) -> None:
-        self._context, self._graph, self._likely = context, graph, likely
+        self._context, self._graph, self._likely, self._is_decoded = context, graph, likely, is_decoded
         self._keep, self._baseline = keep, baseline
         self._decoded: list[dict[str, list[Decoded]]] = [{} for _ in graph.heads]
         self._noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
@@ -59,7 +61,8 @@ class HeadResults:
         baseline = [head[positions] for head in self._baseline]
 
         def receive(head: int, name: str, tensor: Tensor) -> None:
-            self._decoded[head].setdefault(name, []).append(self._likely.decode(head, tensor, geometry))
+            if self._is_decoded:
+                self._decoded[head].setdefault(name, []).append(self._likely.decode(head, tensor, geometry))
             if self._keep:
                 self._keep[head][start : start + len(geometry)] = tensor.host()
             elif baseline:

@@ -20,13 +20,21 @@ from mpnet.trial.kit import Decoded, Predictions
 class IncrementalRuns:
     """Configurations of one option set, run on a few images at a time; see `race.PartialRuns`.
 
-    likely, stem_cache: as `SharedPasses.forward`; where likely, nothing can be measured.
+    likely, stem_cache, is_decoded: as `SharedPasses.forward`; where likely or not decoded, nothing can be measured.
     macs: executed so far, all images, with all cells of heads. cached_macs: as `Outputs`. failures: keys with values
     that are not finite, which no later run takes in.
     """
 
-    def __init__(self, passes: SharedPasses, options: int, likely: bool = False, stem_cache: StemCache | None = None) -> None:
+    def __init__(
+        self,
+        passes: SharedPasses,
+        options: int,
+        likely: bool = False,
+        stem_cache: StemCache | None = None,
+        is_decoded: bool = True,
+    ) -> None:
         self._passes, self._options, self._likely, self._stem_cache = passes, options, likely, stem_cache
+        self._is_decoded = is_decoded
         self._decoder = passes.context.decoder
         self._images: list[NDArray[np.intp]] = []
         self._outputs: list[Outputs] = []
@@ -44,7 +52,7 @@ class IncrementalRuns:
         """Run the configurations on the images at these positions. keep: as `SharedPasses.forward`."""
         graph = self._passes.graph(self._options, keys)
         self._graph = graph
-        outputs = self._passes.forward(graph, self._options, images, keep, self._likely, self._stem_cache)
+        outputs = self._passes.forward(graph, self._options, images, keep, self._likely, self._stem_cache, self._is_decoded)
         self._outputs.append(outputs)
         self._images.append(images)
         self._joined.clear()

@@ -77,6 +77,7 @@ class SharedPasses:
         keep: Sequence[NDArray[np.float32]] = (),
         likely: bool = False,
         stem_cache: StemCache | None = None,
+        is_decoded: bool = True,
     ) -> Outputs:
         """Return the outputs of all configurations of the graph on the images at these positions.
 
@@ -84,13 +85,14 @@ class SharedPasses:
         keep:       gets the tensors themselves.
         likely:     compute those cells of a head alone that can have boxes, and no differences to the baseline.
         stem_cache: has what the last call left for this one; without it nothing is cached.
+        is_decoded: whether boxes or classes are wanted; else differences to the baseline alone.
 
         The stem, whose tensors are large, goes through in small groups of images; what comes after it in larger ones,
         since it is done for every configuration and each step costs a call.
         """
         stem_group_size = max(1, min(self.context.group, LIVE_BYTES // max(1, graph.peak_bytes(stem=True))))
         group_size = max(stem_group_size, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
-        results = HeadResults(self.context, graph, self._likely, keep, [] if likely else self._baseline_heads)
+        results = HeadResults(self.context, graph, self._likely, keep, [] if likely else self._baseline_heads, is_decoded)
         failures: dict[int, LayerFailure] = {}
         cached_macs = 0
         for start in range(0, len(images), group_size):
