@@ -161,7 +161,7 @@ def _reading(
     readers: dict[int, list[ConvolutionSpec]] = {}
     for layer in layers:
         readers.setdefault(range_owner(network, layer.inputs[0]), []).append(layer)
-    heads = _heads(network) if weighed else {}
+    heads = head_convolutions(network) if weighed else {}
     waiting: dict[int, FloatArray] = {}
 
     def show(tensor: int, data: FloatArray) -> None:
@@ -178,7 +178,7 @@ def _reading(
     return show
 
 
-def _heads(network: NetworkSpec) -> dict[int, tuple[ConvolutionSpec, YoloSpec]]:
+def head_convolutions(network: NetworkSpec) -> dict[int, tuple[ConvolutionSpec, YoloSpec]]:
     """Return the convolutions whose every cell a head decodes by an objectness, by index."""
     head_of = {range_owner(network, head.inputs[0]): head for head in network.yolos if head.objectness is not None}
     return {

@@ -119,6 +119,8 @@ def tune_experiment(
             )
         )
         current = candidate if kept else current
+        if kept and proposal.is_equivalent:
+            images = replace(images, aim=candidate)
         interrupted = proposal.is_interrupted
         if interrupted:
             break

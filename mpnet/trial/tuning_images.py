@@ -45,6 +45,7 @@ class TuningImages:
     """Workbenches on the images that tune, and on those that judge. records: of all of them.
 
     reference, baseline: whose heads are the aim, and in which precision.
+    aim: whose fp32 tensors layers are fitted to: those that were tuned, or what gives the same with other channels.
     """
 
     tuning: Workbench
@@ -52,6 +53,7 @@ class TuningImages:
     records: tuple[ImageRecord, ...]
     reference: Workbench
     baseline: str
+    aim: Workbench
 
 
 def split_images(bench: Workbench, unlabelled: Path, options: TuneOptions) -> TuningImages:
@@ -77,7 +79,7 @@ def split_images(bench: Workbench, unlabelled: Path, options: TuneOptions) -> Tu
     inputs.check()
     whole = replace(bench, dataset=dataset, inputs=inputs, parent=None)
     tuning, apart = _positions(whole, order[count:]), _positions(whole, order[:count])
-    return TuningImages(tuning, apart, dataset.images, bench.reference, bench.experiment.baseline or "fp32")
+    return TuningImages(tuning, apart, dataset.images, bench.reference, bench.experiment.baseline or "fp32", bench)
 
 
 def drawn_order(digest: str, seed: int) -> str:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpnet.config.experiment import QuantizationSection
 from mpnet.engine.observe import observe_tensors
+from mpnet.engine.options import resolve_options
 from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
 from mpnet.json_values import JsonObject
@@ -20,13 +22,16 @@ from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.trial.tuning_images import TuneOptions, TuningImages, drawn_order
 from mpnet.trial.workbench import Workbench
 from mpnet.tuning.channel_signs import ChannelRanges, turn_channels, turnable_pairs
-from mpnet.tuning.layerwise import corrected_layers, images_that_fit
+from mpnet.tuning.layerwise import corrected_layers
+from mpnet.tuning.lockstep import images_that_fit
+from mpnet.tuning.rounding import likely_cells, rounded_layers
 
 if TYPE_CHECKING:
     from mpnet.tuning.torch_network import TorchNetwork
 
-SIGNS, CHANNELS, END_TO_END = "signs", "channels", "end-to-end"
-_CHANNEL_IMAGES = 48
+SIGNS, CHANNELS, ROUNDING, END_TO_END = "signs", "channels", "rounding", "end-to-end"
+_LAYERWISE_IMAGES = 48
+"""At most, of those that tune: both networks hold all tensors of all of them."""
 _WATCHED_IMAGES = 40
 """Of those that tune, at most: they choose the best state of a training instead."""
 
@@ -37,12 +42,14 @@ class Proposal:
 
     folded: every convolution, as it is to be quantised. quantization: how, in place of the experiment's own section.
     details: figures of the stage. is_interrupted: whether somebody stopped it, so that this is the best so far.
+    is_equivalent: whether these weights give in fp32 what those before gave.
     """
 
     folded: dict[int, FoldedConvolution]
     quantization: QuantizationSection
     details: JsonObject = field(default_factory=dict)
     is_interrupted: bool = False
+    is_equivalent: bool = False
 
 
 Stage = Callable[[Workbench, TuningImages, TuneOptions, Progress], Proposal]
@@ -83,7 +90,7 @@ def _without_equalisation(bench: Workbench) -> QuantizationSection:
 def _turn_channels(bench: Workbench, images: TuningImages, options: TuneOptions, progress: Progress) -> Proposal:
     """Change signs and scales of channels, so that they fill narrower ranges. Raises: ConfigError where none needs it."""
     inputs = images.tuning.inputs
-    count = min(_CHANNEL_IMAGES, len(inputs))
+    count = min(_LAYERWISE_IMAGES, len(inputs))
     ranges = ChannelRanges(frozenset(pair.first for pair in turnable_pairs(bench.network)))
     with progress("images", count) as advance:
         for batch in inputs.batches(bench.experiment.runtime.batch, range(count)):
@@ -93,17 +100,45 @@ def _turn_channels(bench: Workbench, images: TuningImages, options: TuneOptions,
     if not found.turned and not found.scaled:
         raise ConfigError("no channel of this network needs another sign or scale")
     details: JsonObject = {"images": count, "turned": found.turned, "scaled": found.scaled}
-    return Proposal(found.folded, _without_equalisation(bench), details)
+    return Proposal(found.folded, _without_equalisation(bench), details, is_equivalent=True)
 
 
 def _tune_channels(bench: Workbench, images: TuningImages, options: TuneOptions, progress: Progress) -> Proposal:
     """Fit a scale and a bias of each channel, layer by layer."""
-    inputs = images.tuning.inputs
-    count = images_that_fit(bench.network, min(_CHANNEL_IMAGES, len(inputs)))
-    batches = [np.array(batch.x) for batch in inputs.batches(bench.experiment.runtime.batch, range(count))]
+    batches, count = _batches(bench, images)
     with progress("layers", len(bench.network.layers)) as advance:
         folded = corrected_layers(bench.prepared, bench.weights, bench.assign(), bench.options, batches, bench.threads, advance)
     return Proposal(folded, _without_equalisation(bench), {"images": count})
+
+
+def _batches(bench: Workbench, images: TuningImages) -> tuple[list[NDArray[np.float32]], int]:
+    """Return batches of images that tune, as many as the networks may hold in lockstep, and how many these are."""
+    inputs = images.tuning.inputs
+    count = images_that_fit(bench.network, min(_LAYERWISE_IMAGES, len(inputs)))
+    return [np.array(batch.x) for batch in inputs.batches(bench.experiment.runtime.batch, range(count))], count
+
+
+def _round(bench: Workbench, images: TuningImages, options: TuneOptions, progress: Progress) -> Proposal:
+    """Learn codes and biases layer by layer, from what reaches each layer."""
+    aim, network = images.aim, bench.network
+    batches, count = _batches(bench, images)
+    section = with_options(_without_equalisation(bench), _AS_LEARNT)
+    learnt = resolve_options(
+        network, section.options, section.layers, batch_norm=bench.options.batch_norm, ranges=bench.options.ranges
+    )
+    session = Session(aim.prepared, aim.plan(aim.uniform("fp32")), aim.threads)
+    cells = likely_cells(network, (session.forward(batch) for batch in batches))
+    with progress("layers", len(network.layers)) as advance:
+        folded = rounded_layers(aim.prepared, aim.weights, bench.assign(), learnt, batches, cells, bench.threads, advance)
+    return Proposal(folded, section, {"images": count})
+
+
+_AS_LEARNT = QuantizationOptions(
+    bias_correction=False,
+    weights=WeightOptions(rounding="half_to_even"),
+    narrow=NarrowOptions(rounding="nearest", bias_correction=False),
+)
+"""Weights are the reals of their codes already, and biases fit them."""
 
 
 def _train(bench: Workbench, images: TuningImages, options: TuneOptions, progress: Progress) -> Proposal:
@@ -142,5 +177,5 @@ def _as_trained(network: TorchNetwork) -> QuantizationOptions:
     )
 
 
-STAGES: dict[str, Stage] = {SIGNS: _turn_channels, CHANNELS: _tune_channels, END_TO_END: _train}
+STAGES: dict[str, Stage] = {SIGNS: _turn_channels, CHANNELS: _tune_channels, ROUNDING: _round, END_TO_END: _train}
 """In the order in which they run."""

@@ -25,7 +25,7 @@ from mpnet.model.network import NETWORK_INPUT
 from mpnet.model.quantization import PER_GROUP
 from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.quantization.weights import dequantize_weights
-from mpnet.tuning.layerwise import lower
+from mpnet.tuning.lockstep import lower
 from mpnet.tuning.torch_operations import (
     ACTIVATIONS,
     COMPUTE,

@@ -20,7 +20,7 @@ from mpnet.packages import version_of
 from mpnet.trial.experiment import open_workbench, run_experiment
 from mpnet.trial.tune import TuneReport, tune_experiment
 from mpnet.trial.tuning_images import TuneOptions
-from mpnet.trial.tuning_stages import CHANNELS, END_TO_END, SIGNS, STAGES, Proposal
+from mpnet.trial.tuning_stages import CHANNELS, END_TO_END, ROUNDING, SIGNS, STAGES, Proposal
 from mpnet.tuning.record import read_tuning
 from tests.conftest import DemoModel
 from tests.networks import write_experiment, write_images
@@ -176,7 +176,7 @@ def test_nothing_is_overwritten(tmp_path: Path, others: Path) -> None:
 
 
 def test_words_that_are_no_stages_are_named(tmp_path: Path, others: Path) -> None:
-    with pytest.raises(ConfigError, match="--stages: 'rows' is unknown; known are signs, channels, end-to-end"):
+    with pytest.raises(ConfigError, match="--stages: 'rows' is unknown; known are signs, channels, rounding, end-to-end"):
         tune_experiment(read_experiment(write_experiment(tmp_path)), others, tmp_path / "t.yaml", TuneOptions(("rows",)))
 
 
@@ -232,7 +232,7 @@ def test_a_damaged_record_is_one_line(tmp_path: Path) -> None:
 def test_without_torch_one_line_says_what_the_training_needs(tmp_path: Path, others: Path) -> None:
     experiment = read_experiment(write_experiment(tmp_path))
     report = tune_experiment(experiment, others, tmp_path / "tuned.yaml")
-    assert [stage.stage for stage in report.record.stages] == [SIGNS, CHANNELS]
+    assert [stage.stage for stage in report.record.stages] == [SIGNS, CHANNELS, ROUNDING]
     assert report.notes == ("stage end-to-end: needs torch; pip install --upgrade 'mpnet[tune]'",)
     with pytest.raises(ConfigError, match="stage end-to-end: needs torch"):
         tune_experiment(experiment, others, tmp_path / "other.yaml", TuneOptions((END_TO_END,)))

@@ -16,7 +16,8 @@ from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import ActivationOptions, QuantizationOptions
 from mpnet.model.weights import Weights
 from mpnet.quantization.measure import sqnr_db
-from mpnet.tuning.layerwise import MOST_BYTES, corrected_layers, images_that_fit
+from mpnet.tuning.layerwise import corrected_layers
+from mpnet.tuning.lockstep import MOST_BYTES, images_that_fit
 from mpnet.tuning.write import tuned_weights
 
 TRUNCATED = QuantizationOptions(ActivationOptions(mode="power_of_two"))
