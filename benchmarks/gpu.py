@@ -7,7 +7,7 @@
 
     bits      every convolution case of the kernels' tests, and the known cases of all programs
     networks  one network per kind of layer, three imported ones (where onnx is installed), the demo network and YOLOv3-tiny
-    start     from the start of a process to the heads of its first image, with empty caches and with kept programs
+    start     from a device's name to the heads of a process's first image, with empty caches and with kept programs
     speed     images a second of YOLOv3-tiny, beside the CPU's tables
     sweep     an exhaustive sweep on the CPU, on the GPU, and by one worker of each on one store, which must hold the same
 
@@ -65,10 +65,11 @@ from benchmarks.gpu import session_of
 from mpnet.engine.devices import open_kernels
 from mpnet.model.weights import random_weights
 from tests.sweep.sweep_networks import yolov3_tiny
-import numpy, sys
+import numpy, sys, time
 network = yolov3_tiny()
-session_of(network, random_weights(network, 1), ("int8", "fp32"), open_kernels(device=sys.argv[1])).forward(
-    numpy.zeros((1, *network.in_shape), numpy.float32))
+weights, image, begin = random_weights(network, 1), numpy.zeros((1, *network.in_shape), numpy.float32), time.perf_counter()
+session_of(network, weights, ("int8", "fp32"), open_kernels(device=sys.argv[1])).forward(image)
+print(time.perf_counter() - begin)
 """
 
 
@@ -147,9 +148,10 @@ def measure_start(device: str) -> None:
             Path(path).mkdir()
         seconds = []
         for _ in range(3):
-            begin = time.perf_counter()
-            subprocess.run([sys.executable, "-c", START, device], env={**os.environ, **caches}, check=True)
-            seconds.append(time.perf_counter() - begin)
+            words = [sys.executable, "-c", START, device]
+            seconds.append(
+                float(subprocess.run(words, env={**os.environ, **caches}, check=True, stdout=subprocess.PIPE).stdout)
+            )
     warm = min(seconds[1:])
     print(f"start: {seconds[0]:.1f} s with empty caches, {warm:.1f} s with kept programs ({warm / seconds[0]:.3f})", flush=True)
 

@@ -21,6 +21,7 @@ from mpnet.kernels.core import constant
 from mpnet.kernels.gpu import known_cases, opencl, source
 from mpnet.kernels.gpu.gpu_kernels import GpuKernels
 from mpnet.kernels.gpu.opencl import OpenCLDriver
+from mpnet.kernels.gpu.packed import is_shared
 from mpnet.kernels.interface import ACTIVATION_CODE, NORMALISATIONS, ConvShape, TensorQuant
 from mpnet.kernels.native import TYPE_CODE
 from mpnet.model.precision import PRECISIONS, precision
@@ -33,9 +34,9 @@ PROGRAMS = [source.OPERATIONS, source.DOUBLES, *source.convolution_programs()]
 CASES = [case for case in conv_cases() if case.products <= 1 << 21]
 
 
-def differing(cases: list[Any]) -> list[str]:
+def differing(cases: list[Any], kernels: GpuKernels | None = None) -> list[str]:
     """Return the cases whose results or ranges have other bits than the CPU's."""
-    gpu, names = gpu_kernels(), []
+    gpu, names = kernels or gpu_kernels(), []
     for case in cases:
         (expected, ranges), (actual, actual_ranges) = run(isa.kernels(), case), run(gpu, case)
         if not (have_same_bits(expected, actual) and have_same_bits(ranges, actual_ranges)):
@@ -53,6 +54,22 @@ def test_every_convolution_has_the_same_bits(name: str) -> None:
     cases = [case for case in CASES if case.precision == name]
     assert cases
     assert differing(cases) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_byte_products", [False, True])
+def test_groups_that_share_memory_have_the_same_bits(has_byte_products: bool) -> None:
+    driver = gpu_driver()
+    assert isinstance(driver, OpenCLDriver)
+    # As on a GPU: few channels of a work item, and memory of a group.
+    like_gpu = OpenCLDriver(driver._library, driver._device, driver.description.name)
+    like_gpu.channels, like_gpu.shares_memory, like_gpu.has_byte_products = 4, True, has_byte_products
+    gpu = GpuKernels(like_gpu, isa.kernels(), None, lambda *_: None)
+    names = ("int8", "int4") if has_byte_products else ("fp32", "fp16", "int8")
+    rows = {name: source.sums_of(precision(name)) for name in names}
+    cases = [case for case in CASES if case.precision in rows and is_shared(case.shape, rows[case.precision], like_gpu)][::5]
+    assert len(cases) > 5
+    assert differing(cases, gpu) == []
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)

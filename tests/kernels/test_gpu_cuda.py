@@ -42,7 +42,7 @@ def compile_ptx(text: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_operations_are_those_of_ieee_754(program: source.ProgramText) -> None:
-    ptx = compile_ptx(program.text(channels=4))
+    ptx = compile_ptx(program.text(channels=4, has_byte_products=True))
     arithmetic = set(ARITHMETIC.findall(ptx))
     assert "mul.rn.f32" in arithmetic
     assert {operation for operation in arithmetic if ".rn." not in operation} == set()
@@ -54,11 +54,12 @@ def test_operations_are_those_of_ieee_754(program: source.ProgramText) -> None:
     assert "ftz" not in ptx
     assert "approx" not in ptx
     assert ptx.count(".entry mp_") == text_kernels(program)
+    assert ("dp4a.s32.s32" in ptx) == (dict(program.definitions).get("SUMS") == "INTEGERS")
 
 
 def text_kernels(program: source.ProgramText) -> int:
-    """Count the kernels of a program: convolutions in tiles have one, others two."""
+    """Count the kernels of a program: of convolutions by Winograd one, by chains and by bytes those in tiles as well."""
     sums = dict(program.definitions).get("SUMS")
     if sums is not None:
-        return 1 if "WINOGRAD" in sums else 2
+        return 1 if "WINOGRAD" in sums else 3 if sums in ("CHAIN", "INTEGERS") else 2
     return sum(source.read_source(name).count("\nKERNEL void") for name in program.files)

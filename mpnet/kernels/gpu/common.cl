@@ -13,6 +13,10 @@
 #define GLOBAL __global
 #define FN static inline
 #define ITEM ((i64)get_global_id(0))
+#define LOCAL __local
+#define ITEM_OF_GROUP ((int)get_local_id(0))
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define OF_GROUPS __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 typedef uchar u8;
 typedef char i8;
 typedef short i16;
@@ -41,6 +45,10 @@ typedef long i64;
 #define GLOBAL
 #define FN static __device__ __forceinline__
 #define ITEM ((i64)blockIdx.x * blockDim.x + threadIdx.x)
+#define LOCAL __shared__
+#define ITEM_OF_GROUP ((int)threadIdx.x)
+#define BARRIER __syncthreads()
+#define OF_GROUPS __launch_bounds__(GROUP)
 typedef unsigned char u8;
 typedef signed char i8;
 typedef short i16;
@@ -66,6 +74,7 @@ typedef long long i64;
 #define ATOMIC_MAX(p, v) atomicMax(p, v)
 #endif
 
+#define GROUP 64 /* work items of a group, as mpnet/kernels/gpu/driver.py has it */
 #define TENSOR(name) GLOBAL u8 *name##_memory, const i64 name##_start
 #define VALUES(type, name) ((GLOBAL type *)(name##_memory + name##_start))
 /* Where a call leaves its status: the least number of a call that failed, times 8, and MP_NONFINITE or what else it was. */
@@ -169,6 +178,18 @@ FN float half_fma(float a, float b, float c)
     if (!not_finite(sum) && error != 0.0f && !(bits & 1)) bits += (bits ^ BITS(error)) >> 31 ? -1 : 1;
     return half_to_float(float_to_half(REAL(bits)));
 }
+
+/* sum + the products of the four signed bytes of two words. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
+FN i32 add_byte_products(i32 a, i32 b, i32 sum) { return __dp4a(a, b, sum); }
+#else
+FN i32 add_byte_products(i32 a, i32 b, i32 sum)
+{
+    int i;
+    for (i = 0; i < 32; i += 8) sum += (i32)(i8)(a >> i) * (i32)(i8)(b >> i);
+    return sum;
+}
+#endif
 
 /* ---- section 3 ---- */
 FN float exponential(float x)

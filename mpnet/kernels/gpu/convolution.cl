@@ -3,6 +3,7 @@
  *   SUMS       CHAIN, HALVES, INTEGERS, LONG_INTEGERS, WINOGRAD or HALF_WINOGRAD
  *   STORED     the type of the input, TYPE_*
  *   CHANNELS   output channels of one work item; weights are packed for it
+ *   BYTE_PRODUCTS  whether the device adds four products of bytes at once
  * A work item computes these channels of PIXELS consecutive pixels (or of the four of a 2x2 window), so that a weight that was read
  * serves several pixels and an input several channels; in which order an output sums does not hang on either. */
 #define CHAIN 0
@@ -172,19 +173,22 @@ FN i32 tiles_of(const convolution *a)
     const i32 results = a->result_h * a->result_w;
     return a->is_pooled ? results : (results + PIXELS - 1) / PIXELS;
 }
+FN i32 row_of(const convolution *a, i32 tile, int p)
+{
+    return a->is_pooled ? 2 * (tile / a->result_w) + (p >> 1) : (tile * PIXELS + p) / a->out_w;
+}
+FN i32 column_of(const convolution *a, i32 tile, int p)
+{
+    return a->is_pooled ? 2 * (tile % a->result_w) + (p & 1) : (tile * PIXELS + p) % a->out_w;
+}
 FN tile_pixels pixels_of(const convolution *a, i32 tile)
 {
     tile_pixels pixels;
     int p;
     pixels.first = a->is_pooled ? tile : (i64)tile * PIXELS;
     for (p = 0; p < PIXELS; p++) {
-        if (a->is_pooled) {
-            pixels.y[p] = 2 * (tile / a->result_w) + (p >> 1);
-            pixels.x[p] = 2 * (tile % a->result_w) + (p & 1);
-        } else {
-            pixels.y[p] = (tile * PIXELS + p) / a->out_w;
-            pixels.x[p] = (tile * PIXELS + p) % a->out_w;
-        }
+        pixels.y[p] = row_of(a, tile, p);
+        pixels.x[p] = column_of(a, tile, p);
         pixels.is_inside[p] = pixels.y[p] < a->out_h && pixels.x[p] < a->out_w;
     }
     return pixels;
@@ -238,17 +242,16 @@ typedef struct {
     i32 n, group, block, k0, zero_point;
     int channels;
 } work_item;
-FN work_item work_of(const convolution *a, i64 item, i32 groups, MEMORIES)
+FN work_item work_at(const convolution *a, i32 n, i32 tile, i32 groups, i32 group, i32 block, MEMORIES)
 {
-    const i32 blocks = a->padded_channels / CHANNELS, tiles = tiles_of(a), out_group = a->out_channels / groups;
-    const i64 rest = item / blocks;
+    const i32 out_group = a->out_channels / groups;
     work_item work;
-    work.block = (i32)(item % blocks);
-    work.group = (i32)(rest % groups);
-    work.n = (i32)(rest / groups / tiles);
-    work.k0 = work.group * out_group + work.block * CHANNELS;
-    work.channels = out_group - work.block * CHANNELS < CHANNELS ? out_group - work.block * CHANNELS : CHANNELS;
-    work.pixels = pixels_of(a, (i32)(rest / groups % tiles));
+    work.block = block;
+    work.group = group;
+    work.n = n;
+    work.k0 = group * out_group + block * CHANNELS;
+    work.channels = out_group - block * CHANNELS < CHANNELS ? out_group - block * CHANNELS : CHANNELS;
+    work.pixels = pixels_of(a, tile);
     work.zero_point = 0;
 #if IS_INTEGER
     work.zero_point = READ(i32, in_zero_point, work.n);
@@ -256,6 +259,12 @@ FN work_item work_of(const convolution *a, i64 item, i32 groups, MEMORIES)
 #endif
     if (!is_real(a->out_type) && !a->gives_sums && !is_zero_point(a->out_type, READ(i32, out_zero_point, work.n))) FAIL(MP_BAD_ARGUMENT);
     return work;
+}
+FN work_item work_of(const convolution *a, i64 item, i32 groups, MEMORIES)
+{
+    const i32 blocks = a->padded_channels / CHANNELS, tiles = tiles_of(a);
+    const i64 rest = item / blocks, pixels = rest / groups;
+    return work_at(a, (i32)(pixels / tiles), (i32)(pixels % tiles), groups, (i32)(rest % groups), (i32)(item % blocks), THEIR_NAMES);
 }
 FN void begin_sums(const convolution *a, const work_item *work, sum_t sums[PIXELS][CHANNELS], MEMORIES)
 {
@@ -266,13 +275,14 @@ FN void begin_sums(const convolution *a, const work_item *work, sum_t sums[PIXEL
     }
 }
 /* The first value of the input's pixel under a tap, counted over all images; -1 outside. */
-FN i64 pixel_under(const convolution *a, const work_item *work, int p, i32 ky, i32 kx)
+FN i64 pixel_under(const convolution *a, i32 n, int is_inside, i32 out_y, i32 out_x, i32 ky, i32 kx)
 {
-    const i32 y = work->pixels.y[p] * a->stride - a->padding + ky * a->dilation;
-    const i32 x = work->pixels.x[p] * a->stride - a->padding + kx * a->dilation;
-    if (!work->pixels.is_inside[p] || y < 0 || y >= a->in_h || x < 0 || x >= a->in_w) return -1;
-    return (((i64)work->n * a->in_h + y) * a->in_w + x) * a->in_channels;
+    const i32 y = out_y * a->stride - a->padding + ky * a->dilation, x = out_x * a->stride - a->padding + kx * a->dilation;
+    if (!is_inside || y < 0 || y >= a->in_h || x < 0 || x >= a->in_w) return -1;
+    return (((i64)n * a->in_h + y) * a->in_w + x) * a->in_channels;
 }
+#define PIXEL_UNDER(a, work, p, ky, kx) \
+    pixel_under(a, (work).n, (work).pixels.is_inside[p], (work).pixels.y[p], (work).pixels.x[p], ky, kx)
 
 #if !IS_WINOGRAD
 /* weights: of each group, (tap, input channel, padded_channels). */
@@ -296,7 +306,7 @@ KERNEL void mp_convolve(const convolution arguments, MEMORIES)
             i64 at[PIXELS];
             int any = 0;
             for (p = 0; p < PIXELS; p++) {
-                at[p] = pixel_under(a, &work, p, ky, kx);
+                at[p] = PIXEL_UNDER(a, work, p, ky, kx);
                 any |= at[p] >= 0;
                 if (at[p] >= 0) at[p] += work.group * in_group;
             }
@@ -332,7 +342,7 @@ KERNEL void mp_convolve_depthwise(const convolution arguments, MEMORIES)
             GLOBAL const weight_t *w = (GLOBAL const weight_t *)(weights_memory + a->weights_start) +
                                        (i64)(ky * a->size + kx) * a->padded_channels + work.k0;
             for (p = 0; p < PIXELS; p++) {
-                const i64 at = pixel_under(a, &work, p, ky, kx);
+                const i64 at = PIXEL_UNDER(a, work, p, ky, kx);
                 for (q = 0; q < work.channels; q++) {
                     const value_t value = at >= 0 ? LOAD(at + work.k0 + q) : OUTSIDE;
                     sums[p][q] = STEP(value, w[q], sums[p][q]);

@@ -17,6 +17,8 @@ from mpnet.kernels.gpu.source import ProgramText
 
 NO_FAILURE = np.iinfo(np.int32).max
 """The status of a queue whose calls have all succeeded."""
+GROUP = 64
+"""Work items of a group, on every device: some drivers compile a kernel for each size that they meet; common.cl has it too."""
 Number = np.int32 | np.int64 | np.float32 | np.void
 
 
@@ -74,7 +76,9 @@ class Driver(ABC):
     """One device through one library.
 
     description: of it. identity: what decides which bits it gives and which compiled programs it takes, for keys of caches.
-    channels: of one work item of a convolution. has_doubles: whether it computes in double.
+    channels: of one work item of a convolution. has_doubles: whether it computes in double. shares_memory: whether the items of
+    a group have a memory of their own that is quicker than the device's. has_byte_products: whether it adds four products of
+    bytes at once.
 
     Every thread has a queue of its own, whose commands run in order. Raises: KernelError where the device fails.
     """
@@ -83,10 +87,14 @@ class Driver(ABC):
     identity: dict[str, str]
     channels: int
     has_doubles: bool
+    shares_memory: bool
+    has_byte_products: bool
 
     def key_of(self, what: str, program: ProgramText) -> str:
         """Return the key of what a cache keeps of a program on this device."""
-        document = json.dumps([what, program.name, program.digest(self.channels), self.identity], sort_keys=True)
+        document = json.dumps(
+            [what, program.name, program.digest(self.channels, self.has_byte_products), self.identity], sort_keys=True
+        )
         return hashlib.sha256(document.encode()).hexdigest()
 
     @abstractmethod

@@ -48,8 +48,9 @@ _PLAIN_FUNCTIONS = (
 _CONVOLUTIONS = ("conv", "integer_conv", "ranges_to_params")
 # Those that read two tensors before the one that they fill.
 _OF_TWO = ("add", "combine", "multiply", "add_codes")
-_STRETCH, _ATTENDED, _PIXELS, _WINOGRAD_TILE = 64, 32, 4, 4
-"""Of one work item: values that are measured, values of an attention, pixels; the side of a tile. As the sources have them."""
+_STRETCH, _ATTENDED, _PIXELS, _WINOGRAD_TILE, _SIDE = 64, 32, 4, 4, 8
+"""Of one work item: values that are measured, values of an attention, pixels; the side of a tile; tiles of a group.
+As the sources have them."""
 _CAN_FAIL = ("value_range", "quantize_by_division", "gather", "add_codes")
 _ASKED_OF_THE_CPU = ("rescale", "quantize_by_division")
 """Their arguments are numbers, of which the C core says whether they make sense; kernels look at what lies in memory."""
@@ -271,6 +272,8 @@ class GpuKernels(Kernels):
             results = cast(int, result_h) * cast(int, result_w)
             tiles = results if is_pooled else -(-results // _PIXELS)
             blocks *= shape.groups if weights.kernel == "convolve" else 1
+        if weights.kernel == "convolve_tiles":
+            tiles, blocks = (-(-count // _SIDE) * _SIDE for count in (tiles, blocks))
         numbers["items"] = images * tiles * blocks
         return numbers
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mpnet.arrays import Array
 from mpnet.errors import ConfigError, KernelError
-from mpnet.kernels.gpu.driver import NO_FAILURE, Arguments, Driver, GpuDescription, Launch, Memory
+from mpnet.kernels.gpu.driver import GROUP, NO_FAILURE, Arguments, Driver, GpuDescription, Launch, Memory
 from mpnet.kernels.gpu.source import ProgramText
 from mpnet.packages import require, requirements
 
@@ -22,8 +22,6 @@ OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt")
 """Of every build: nothing that a compiler may choose, subnormals stay, and division is rounded correctly."""
 COMPILE_SECONDS = 300.0
 """A compilation that takes longer counts as hanging."""
-GROUP = 64
-"""Work items of a work group, on every device: some compile a kernel for each size that they meet."""
 PREFIX = "opencl"
 _Result = TypeVar("_Result")
 
@@ -128,6 +126,8 @@ class OpenCLDriver(Driver):
         is_cpu = bool(device.type & library.device_type.CPU)
         # Vectors of a CPU hold 16 channels; threads of a GPU read four weights at once.
         self.channels = 16 if is_cpu else 4
+        self.shares_memory = not is_cpu
+        self.has_byte_products = False  # OpenCL C 1.2 has no word for them
         self.has_doubles = bool(device.double_fp_config & library.device_fp_config.FMA)
         self.identity = {
             "device": device.name,
@@ -175,7 +175,7 @@ class OpenCLDriver(Driver):
 
     def compile_program(self, text: ProgramText) -> Any:
         """Implement `Driver.compile_program`."""
-        return self._built(self._library.Program(self._context, text.text(self.channels)), text)
+        return self._built(self._library.Program(self._context, text.text(self.channels, self.has_byte_products)), text)
 
     def load_program(self, text: ProgramText, binary: NDArray[np.uint8]) -> Any | None:
         """Implement `Driver.load_program`."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpnet.arrays import Array
+from mpnet.kernels.gpu.driver import Driver
 from mpnet.kernels.gpu.memory import GpuDevice, GpuStorage
 from mpnet.kernels.gpu.source import (
     CHAIN,
@@ -24,6 +25,9 @@ from mpnet.kernels.gpu.source import (
 from mpnet.kernels.interface import ConvShape
 from mpnet.kernels.reference import summed_products, transform_winograd_weights, uses_winograd
 from mpnet.model.precision import Precision
+
+LEAST_INPUTS, LEAST_BLOCKS = 16, 4
+"""Input channels, and blocks of output channels, from which work items share what they read: half of a group at least."""
 
 
 class Taps(NamedTuple):
@@ -68,13 +72,21 @@ def pack_weights(shape: ConvShape, precision: Precision, stored: Array, device: 
         kernel, weights = "convolve_depthwise", _padded(taps[:, :, 0], width)
     else:
         grouped = taps.reshape(shape.size, shape.size, in_group, shape.groups, out_group)
-        kernel, weights = "convolve", _padded(grouped.transpose(3, 0, 1, 2, 4), width)
+        weights = _padded(grouped.transpose(3, 0, 1, 2, 4), width)
+        kernel = "convolve_tiles" if is_shared(shape, sums, device.driver) else "convolve"
     weight_sum = None
     if sums in (INTEGERS, LONG_INTEGERS):
         totals = stored.reshape(shape.out_channels, -1).sum(axis=1, dtype=np.int32).astype(np.float32)
         weight_sum = device.upload(totals)
     summed = _summed_taps(stored) if sums == CHAIN else Taps(0, shape.size - 1, 0, shape.size - 1)
     return GpuWeights(program, kernel, device.upload(weights), weight_sum, summed, weights.shape[-1])
+
+
+def is_shared(shape: ConvShape, sums: str, driver: Driver) -> bool:
+    """Return whether work items of a convolution share what they read, by convolution_tiles.cl."""
+    is_dense = shape.groups == 1 and shape.size in (1, 3) and sums in (CHAIN, INTEGERS)
+    blocks = -(-shape.out_channels // driver.channels)
+    return driver.shares_memory and is_dense and shape.in_channels >= LEAST_INPUTS and blocks >= LEAST_BLOCKS
 
 
 def _padded(weights: Array, width: int) -> Array:

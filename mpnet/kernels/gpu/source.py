@@ -24,22 +24,22 @@ _TYPES = {"i64": np.int64, "i32": np.int32}
 
 @dataclass(frozen=True)
 class ProgramText:
-    """A text to compile. name: for messages. definitions: of the preprocessor, beside CHANNELS."""
+    """A text to compile. name: for messages. definitions: of the preprocessor, beside those of a device."""
 
     name: str
     files: tuple[str, ...]
     definitions: tuple[tuple[str, str], ...] = ()
     needs_doubles: bool = False
 
-    def text(self, channels: int) -> str:
-        """Return the source. channels: of one work item of a convolution."""
-        definitions = (*self.definitions, ("CHANNELS", str(channels)))
+    def text(self, channels: int, has_byte_products: bool) -> str:
+        """Return the source. channels: of one work item of a convolution. has_byte_products: of the device, four at once."""
+        definitions = (*self.definitions, ("CHANNELS", str(channels)), ("BYTE_PRODUCTS", str(int(has_byte_products))))
         lines = [f"#define {name} {value}" for name, value in definitions]
         return "\n".join([*lines, *(read_source(name) for name in self.files)])
 
-    def digest(self, channels: int) -> str:
+    def digest(self, channels: int, has_byte_products: bool) -> str:
         """Return the SHA-256 (hex) of the source."""
-        return hashlib.sha256(self.text(channels).encode()).hexdigest()
+        return hashlib.sha256(self.text(channels, has_byte_products).encode()).hexdigest()
 
 
 OPERATIONS = ProgramText("operations", ("common.cl", "operations.cl"))
@@ -53,7 +53,9 @@ def convolution_program(sums: str, stored: DType) -> ProgramText:
     """Return the program of convolutions that hold sums so and read a stored type."""
     code = TYPE_CODE[stored]
     definitions = (("SUMS", sums), ("STORED", _STORED_NAMES[code]))
-    return ProgramText(f"convolutions of {stored} ({sums.lower()})", ("common.cl", "convolution.cl"), definitions)
+    return ProgramText(
+        f"convolutions of {stored} ({sums.lower()})", ("common.cl", "convolution.cl", "convolution_tiles.cl"), definitions
+    )
 
 
 def sums_of(row: Precision) -> str:
