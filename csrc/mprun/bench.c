@@ -59,7 +59,8 @@ int mpr_bench(mprun *net, int repeats, int json)
             if (json) {
                 printf("%s{\"step\": ", first ? "" : ", ");
                 mpr_json_text(stdout, name);
-                printf(", \"layer\": %d, \"ms\": %.17g}", (int)step->layer, ms);
+                printf(", \"layer\": %d, \"ms\": %.17g, \"min_ms\": %.17g}", (int)step->layer, ms,
+                       step_ms[(size_t)n * repeats]); /* sorted by the median */
             } else {
                 printf("  %8.3f ms  ", ms);
                 mpr_plain_text(stdout, name);

@@ -24,6 +24,7 @@ from mpnet.model.precision import PRECISIONS, Precision
 
 if TYPE_CHECKING:
     from mpnet.config.experiment import Experiment
+    from mpnet.deploy.board import Board
     from mpnet.resolve.source import Files
 
 
@@ -183,6 +184,39 @@ log_option = click.option(
     help="Keep parameters, measures and files in this program as well; may be repeated.",
 )
 """--log PROGRAM; opened with `report.tracking.open_tracker`."""
+
+
+def board_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --on, --mprun and --ssh-config; read with `board_of`."""
+    for option in (
+        click.option("--ssh-config", type=FILE, help="Configuration of ssh, with ports and keys.  [default: the user's]"),
+        click.option(
+            "--mprun", "program", type=FILE, help="mprun for the board.  [default: what `make mprun-arm` or `make mprun` made]"
+        ),
+        click.option("--on", "host", metavar="USER@HOST", help="Use this board, by ssh: mprun and a bundle are copied there."),
+    ):
+        function = option(function)
+    return function
+
+
+def board_of(host: str | None, program: Path | None, ssh_config: Path | None) -> Board | None:
+    """Return the board that the options of `board_options` name, None for this machine.
+
+    Raises: ConfigError for what is no host, and for options of a board without one.
+    """
+    if host is None:
+        if program is not None or ssh_config is not None:
+            raise ConfigError("--mprun and --ssh-config are of a board; name it with --on USER@HOST")
+        return None
+    from mpnet.deploy.board import Board
+
+    return Board(host, ssh_config)
+
+
+def refuse_device(device: str | None) -> None:
+    """Check that no device is named beside a board that measures. Raises: ConfigError."""
+    if device is not None:
+        raise ConfigError("--device: is of this machine; with --on mprun runs on the board's CPU")
 
 
 def budget_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -53,6 +53,11 @@ def console(stderr: bool = False) -> Console:
     )
 
 
+def doubt_text(doubt: str) -> str:
+    """Return what is said of times that a board took while its clock fell."""
+    return f"the times are not to be believed: {doubt}; cool the board, or set its governor, and measure again"
+
+
 def print_json(document: object) -> None:
     """Write `document` as the only thing on standard output; numbers that are not finite become null."""
     from mpnet.formats.documents.json_text import finite

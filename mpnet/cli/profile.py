@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from mpnet.cli.options import FILE, OUTPUT_FILE, PATH, cfg_or_experiment, declare, words
-from mpnet.cli.output import note, print_result, progress
+from mpnet.cli.options import OUTPUT_FILE, PATH, board_of, board_options, cfg_or_experiment, declare, refuse_device, words
+from mpnet.cli.output import doubt_text, note, print_result, progress
 from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import write_text
 from mpnet.report.text.latency_table import print_latency_table
@@ -30,11 +30,7 @@ from mpnet.speed.profile import profile_network
 @click.option("-o", "--output", type=OUTPUT_FILE, required=True, help="The table to write (JSON).")
 @click.option("--weights", type=PATH, help="Weights file.  [default: random weights]")
 @click.option("--precisions", default="fp32,fp16,int8", show_default=True, help="What layers may have, with commas.")
-@click.option("--on", "host", metavar="USER@HOST", help="Measure on this board, by ssh: mprun and a bundle are copied there.")
-@click.option(
-    "--mprun", "program", type=FILE, help="mprun for the board.  [default: what `make mprun-arm` or `make mprun` made]"
-)
-@click.option("--ssh-config", type=FILE, help="Configuration of ssh, with ports and keys.  [default: the user's]")
+@board_options
 @click.option(
     "--repeats", type=click.IntRange(3, 1000), default=15, show_default=True, help="Forward passes per measured configuration."
 )
@@ -63,9 +59,8 @@ def command(
 
     With --on a board measures, all precisions at once: nothing has to be installed there. Broken off, the same command goes on.
     """
-    if host is None:
-        if program is not None or ssh_config is not None:
-            raise ConfigError("--mprun and --ssh-config are of a board; name it with --on USER@HOST")
+    board = board_of(host, program, ssh_config)
+    if board is None:
         table = profile_network(
             cfg_or_experiment(source),
             weights=weights,
@@ -77,26 +72,18 @@ def command(
             progress=progress(quiet),
         )
     else:
-        from mpnet.deploy.board import Board
         from mpnet.deploy.profile_on_board import profile_on_board
 
-        if device is not None:
-            raise ConfigError("--device: is of this machine; with --on mprun runs on the board's CPU")
+        refuse_device(device)
         if click.get_current_context().get_parameter_source("precisions") is not ParameterSource.DEFAULT:
             raise ConfigError("--precisions: with --on the table holds all of them; leave it out")
         table = profile_on_board(
-            cfg_or_experiment(source),
-            Board(host, ssh_config),
-            weights=weights,
-            program=program,
-            threads=threads,
-            isa=isa,
-            repeats=repeats,
+            cfg_or_experiment(source), board, weights=weights, program=program, threads=threads, isa=isa, repeats=repeats
         )
     write_text(output, json.dumps(table.as_json(), indent=1) + "\n")
     mean = table.errors_percent[0]
     if table.doubt:
-        note(f"the times are not to be believed: {table.doubt}; cool the board, or set its governor, and measure again")
+        note(doubt_text(table.doubt))
     elif not table.good:
         note(
             f"the machine is too busy: the predictions stay {mean:.1f} % off on average (at most {BOUND_PERCENT:g} % are "

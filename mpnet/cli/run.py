@@ -13,6 +13,8 @@ from mpnet.backends import backends
 from mpnet.backends.partition import ENGINE, check_backends
 from mpnet.cli.options import (
     backends_option,
+    board_of,
+    board_options,
     command_line,
     declare,
     experiment_of,
@@ -33,6 +35,8 @@ from mpnet.trial.experiment import RunReport, run_experiment
 from mpnet.trial.verify import verify
 
 if TYPE_CHECKING:
+    from mpnet.deploy.board import Board
+    from mpnet.deploy.run_on_board import BoardRun
     from mpnet.resolve.shown_budget import ShownBudget
 
 
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     "mpnet run experiments/demo.yaml",
     "mpnet run experiments/demo.yaml --set precision.default=int8 --set 'precision.layers.*/yolo-*=fp16' --json",
     "mpnet run runs/demo/sweep-0123456789ab.sqlite:recommended",
+    "mpnet run experiments/demo.yaml --on pi@board",
     runtime=True,
 )
 @click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]")
@@ -54,6 +59,7 @@ if TYPE_CHECKING:
     help=f"Run the exported configuration in another engine as well, beside mpnet's own: {', '.join(backends())}.",
 )
 @backends_option
+@board_options
 @click.option(
     "--require-shown",
     "required",
@@ -70,6 +76,9 @@ def command(
     no_baseline: bool,
     engine: str | None,
     chosen: str | None,
+    host: str | None,
+    program: Path | None,
+    ssh_config: Path | None,
     required: str | None,
     check: bool,
     threads: int | None,
@@ -90,8 +99,11 @@ def command(
     the key `backends`) several engines share the layers: each runs those that it supports, the rest falls back to the
     next, mpnet's scalar kernels being the last; every fallback is named. With --verify the exit code is 1 when a kernel
     and its simulation differ by more than docs/arithmetic.md promises. With --require-shown it is 4 where these images do not
-    show that the configuration loses no more against its baseline than the budget, at 5 %.
+    show that the configuration loses no more against its baseline than the budget, at 5 %. With --on a board looks at the same
+    images with the same configuration, and figures are computed here from what it finds; the exit code is 1 where that is not
+    byte for byte what was found here. Broken off, the same command goes on.
     """
+    board = board_of(host, program, ssh_config)
     spec = experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa, device)
     if no_baseline:
         spec = replace(spec, baseline=None)
@@ -112,13 +124,14 @@ def command(
         images, checks = verify(report.bench) if check else (0, ())
         point = measure_operating_point(report)
         shown_budget = None if required is None else _check_shown(report, required)
+        board_run = None if board is None else _run_on(report, board, program)
         if as_json:
             verified = {"verification": {"images": images, "steps": [asdict(step) for step in checks]}} if check else {}
             deployed = {} if point is None else {"operating_point": point}
             budget = {} if shown_budget is None else {"shown_budget": typed.as_json(shown_budget)}
-            print_json(
-                {**result.document, **verified, **deployed, **budget, "folder": str(result.folder), "reused": report.reused}
-            )
+            there = {} if board_run is None else {"board": board_run.as_json()}
+            members = {**verified, **deployed, **budget, **there}
+            print_json({**result.document, **members, "folder": str(result.folder), "reused": report.reused})
         else:
             print_run(report.result, report.baseline, console(), report.deployed, point, report.own_baseline)
             if check:
@@ -127,12 +140,22 @@ def command(
                 from mpnet.report.text.shown_budget import print_shown_budget
 
                 print_shown_budget(shown_budget, console())
+            if board_run is not None:
+                from mpnet.report.text.board_run import print_board_run
+
+                print_board_run(board_run, console())
         if trackers:
             page = result.folder.with_name(f"{result.folder.name}.html")
             log_run(trackers, result, trackers.write_page(result.folder, page, progress(quiet)))
-    if not all(step.passed for step in checks):
+    if not all(step.passed for step in checks) or not (board_run is None or board_run.is_same):
         return 1
     return 0 if shown_budget is None or shown_budget.is_shown else NOT_SHOWN
+
+
+def _run_on(report: RunReport, board: Board, program: Path | None) -> BoardRun:
+    from mpnet.deploy.run_on_board import run_on_board
+
+    return run_on_board(report, board, program)
 
 
 def _check_shown(report: RunReport, budget: str) -> ShownBudget:

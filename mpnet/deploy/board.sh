@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# What a board runs for `mpnet profile --on`, sent to its `sh -s`: POSIX, no other programs than every Linux has.
-# Words: ACTION FOLDER [options of mprun]. FOLDER is a name that mpnet made. Answers are lines `mpnet:WORD VALUE`; whatever
-# else a login prints is passed over.
+# What a board runs for `--on USER@HOST`, sent to its `sh -s`: POSIX, no other programs than every Linux has.
+# Words: ACTION FOLDER [FILE]. Both are names that mpnet made. Answers are lines `mpnet:WORD VALUE`; whatever else a login prints
+# is passed over. The file `jobs` has mprun's words, a job a line.
 umask 077
 action=$1 folder=.mpnet-board/$2
 shift 2
@@ -10,26 +10,36 @@ largest() { cat "$@" 2>/dev/null | sort -n | tail -n 1; }
 cd || { say error "no home folder"; exit; }
 
 case $action in
-look)
-    mkdir -p "$folder" || { say error "cannot make ~/$folder"; exit; }
+machine)
     say machine "$(uname -m)"
-    say system "$(uname -s)"
-    for file in mprun net.mpnet; do
-        [ -f "$folder/$file" ] && say "has $file" "$(wc -c < "$folder/$file")"
-    done
     ;;
-keep)
-    cd "$folder" || exit
-    mv "$1.part" "$1" && chmod 700 "$1" && say "has $1" "$(wc -c < "$1")"
+look)
+    say machine "$(uname -m)"
+    mkdir -p "$folder" && cd "$folder" || { say error "cannot make ~/$folder"; exit; }
+    for file in *; do
+        case $file in
+        *.part) ;;
+        *.tar.kept) say has "${file%.kept}" "$(cat "$file")" ;;
+        *) [ -f "$file" ] && say has "$file" "$(wc -c < "$file")" ;;
+        esac
+    done
     ;;
 run)
     cd "$folder" || exit
     if [ ! -f status ] && ! kill -0 "$(cat pid 2>/dev/null || echo none)" 2>/dev/null; then
-        rm -f table.json
+        rm -f table.json detections.json printed-*
         (
             trap '' HUP
-            ./mprun net.mpnet "$@" > out 2> errors
-            echo $? > status.part
+            set -f
+            number=0
+            while read -r words; do
+                # shellcheck disable=SC2086 # words of their own
+                ./mprun $words < /dev/null > "printed-$number" 2> errors
+                last=$?
+                [ "$last" -le 1 ] || break
+                number=$((number + 1))
+            done < jobs
+            echo "$last" > status.part
             mv status.part status
         ) < /dev/null > /dev/null 2>&1 &
         echo $! > pid
@@ -48,8 +58,8 @@ run)
     ;;
 take)
     cd "$folder" || exit
-    say bytes "$(wc -c < table.json)"
-    cat table.json
+    say bytes "$(wc -c < "$1")"
+    cat "$1"
     ;;
 clean)
     kill "$(cat "$folder/pid" 2>/dev/null || echo none)" 2>/dev/null

@@ -9,14 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from mpnet.config.experiment import Experiment
-from mpnet.deploy.board import Board, BoardState
+from mpnet.deploy.board import Board, BoardFile, describe_state
 from mpnet.engine.assign import assign
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import EngineError, MpnetError
 from mpnet.export import Configuration, export
 from mpnet.formats.cfg.read import read_cfg_bytes
 from mpnet.formats.documents.typed import build
-from mpnet.json_values import Json
 from mpnet.kernels.isa import kernels
 from mpnet.speed.latency_table import TABLE, LatencyTable
 from mpnet.speed.steps import open_network
@@ -42,29 +41,14 @@ def profile_on_board(
     cfg = source if isinstance(source, Path) else source.model.cfg
     configuration = Configuration(network, assign(network), lambda: (options, prepared), read_cfg_bytes(cfg))
     bundle = export("bundle", configuration, "").files[".mpnet"]
-    words = ["--profile", "-o", "table.json", "--repeats", str(repeats)]
+    words = ["net.mpnet", "--profile", "-o", "table.json", "--repeats", str(repeats)]
     words += [] if threads is None else ["--threads", str(threads)]
     words += [] if isa in (None, "auto") else ["--isa", str(isa)]
-    answer = board.run(program, bundle, words)
-    table = _read(board, answer.content)
+    answer = board.run(program, [BoardFile.of("net.mpnet", bundle)], [words], ["table.json"])
+    table = _read(board, answer.contents[0])
     if table.network != network.digest:
         raise EngineError(f"{board.host}: the table that came back is of another network; try again")
     return replace(table, machine={**table.machine, **describe_state(board.host, answer.state)})
-
-
-def describe_state(host: str, state: BoardState) -> dict[str, Json]:
-    """Return what a table keeps of its board: only what could be read."""
-    values: dict[str, Json] = {
-        "host": host.rpartition("@")[2],
-        "core": state.core,
-        "board": state.board,
-        "governor": state.governor,
-        "fastest_mhz": state.fastest_mhz,
-        "slowest_mhz": state.slowest_mhz,
-        "hottest_c": state.hottest_c,
-        "doubt": state.doubt,
-    }
-    return {name: value for name, value in values.items() if value not in (None, "")}
 
 
 def _read(board: Board, content: bytes) -> LatencyTable:

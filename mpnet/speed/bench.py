@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import random
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
+from mpnet.json_values import Json
 from mpnet.kernels.environment import versions
 from mpnet.kernels.isa import active_level, usable_levels
 from mpnet.kernels.native import NativeKernels
@@ -86,7 +87,7 @@ class BenchCase:
 
     overhead_ms:     what the engine adds to its kernels: the median of passes less their steps, measured in turn.
     first_result:    from a precision per layer that was never run, its weights packed before, to its result, over a plain
-                     pass of it; the median of several.
+                     pass of it; the median of several. Both are None of a board.
     """
 
     isa: str
@@ -95,8 +96,8 @@ class BenchCase:
     macs: int
     min_ms: float
     median_ms: float
-    overhead_ms: float
-    first_result: float
+    overhead_ms: float | None
+    first_result: float | None
     share: float | None
     steps: tuple[BenchStep, ...]
 
@@ -257,11 +258,20 @@ DEFAULT_PRECISIONS = ("fp32", "fp32_winograd", "fp16", "int8", "mixed")
 
 @dataclass(frozen=True)
 class Bench:
-    """The measurements of a network: the peaks of one thread by ISA level, and a case per precision."""
+    """The measurements of a network: the peaks of one thread by ISA level, and a case per precision.
+
+    machine: what a board that measured says of itself, see `mpnet.deploy.board`; {} for this machine.
+    """
 
     network: NetworkSpec
     peaks: dict[str, Peak]
     cases: tuple[BenchCase, ...]
+    machine: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def doubt(self) -> str:
+        """Return why the times should not be believed, '' where nothing speaks against them."""
+        return str(self.machine.get("doubt", ""))
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `mpnet bench --json`."""
@@ -277,6 +287,7 @@ class Bench:
             "batch": 1,
             "peaks": {name: {"fp32_gops": 2 * peak.fp32, "int8_gops": 2 * peak.int8} for name, peak in self.peaks.items()},
             "cases": [case.as_json() for case in self.cases],
+            **({"machine": dict(self.machine)} if self.machine else {}),
             "versions": versions(),
         }
 

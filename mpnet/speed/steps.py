@@ -90,9 +90,13 @@ def steps_of(session: Session, calls: Sequence[tuple[int, Work]], measured: Sequ
     step_times = []
     for number, call_times in times_of.items():
         step, times = session.run_plan.steps[number], together(call_times)
-        name = f"{step.operation.name} for {session.plan.network.layers[step.layer].name}"
-        step_times.append(StepTime(step, name, times.min_ms, times.median_ms))
+        step_times.append(StepTime(step, step_name(session.plan.network, step), times.min_ms, times.median_ms))
     return tuple(step_times)
+
+
+def step_name(network: NetworkSpec, step: Step) -> str:
+    """Return a step as tables of times name it."""
+    return f"{step.operation.name} for {network.layers[step.layer].name}"
 
 
 def believable(measure: Callable[[], list[Times]], threads: int) -> list[Times]:

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +17,8 @@ from typing import Iterator
 
 import pytest
 
-from mpnet.deploy.board import Board, BoardState, find_mprun, read_state
-from mpnet.deploy.profile_on_board import describe_state, profile_on_board
+from mpnet.deploy.board import Board, BoardFile, BoardState, describe_state, find_mprun, read_state
+from mpnet.deploy.profile_on_board import profile_on_board
 from mpnet.errors import ConfigError, EngineError, MpnetError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.speed.latency_table import LatencyTable, read_table
@@ -133,6 +135,38 @@ def test_an_mprun_that_fails_gives_one_line_and_nothing_stays(kind: str, host: L
         profile(folder, host.board(), write_stand_in(tmp_path, script))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert host.folders == []
+
+
+def test_another_mprun_under_the_same_name_is_not_taken_as_the_one_that_runs(host: Loopback, tmp_path: Path) -> None:
+    """The first one's folder stands there as a killed command leaves it: with a finished run."""
+    names: list[str] = []
+    for answer in ("first", "second"):
+        program = write_stand_in(tmp_path, f'basename "$PWD" >> "$HOME/names"\necho {answer} > table.json')
+        contents = host.board().run(program, [], [["--info"]], ["table.json"]).contents
+        assert contents == (f"{answer}\n".encode(),)
+        names = (host.home / "names").read_text(encoding="utf-8").split()
+        (host.home / ".mpnet-board" / names[-1]).mkdir(parents=True)
+        (host.home / ".mpnet-board" / names[-1] / "status").write_text("0\n", encoding="utf-8")
+        (host.home / ".mpnet-board" / names[-1] / "table.json").write_text("kept\n", encoding="utf-8")
+    assert len(set(names)) == 2
+    assert host.board().run(program, [], [["--info"]], ["table.json"]).contents == (b"kept\n",)
+
+
+def test_jobs_run_in_turn_until_one_fails_and_archives_are_unpacked(host: Loopback, tmp_path: Path) -> None:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        member = tarfile.TarInfo("images/1")
+        member.size = 3
+        archive.addfile(member, io.BytesIO(b"one"))
+    files = [BoardFile.of("images-0.tar", content.getvalue())]
+    program = write_stand_in(tmp_path, 'cat images/1\necho " $*"\n[ "$2" != "b" ] || exit 1')
+    answer = host.board().run(program, files, [["--x", "a"], ["--x", "b"]], ["printed-0", "printed-1"])
+    assert (answer.contents, answer.status) == ((b"one --x a\n", b"one --x b\n"), 1)
+    failing = write_stand_in(tmp_path, 'echo "$1" >> "$HOME/jobs"\necho why >&2\nexit 2')
+    with pytest.raises(EngineError, match=r"mprun failed there \(2\): 'why'"):
+        host.board().run(failing, [], [["first"], ["second"]], [])
+    assert (host.home / "jobs").read_text(encoding="utf-8") == "first\n"
     assert host.folders == []
 
 

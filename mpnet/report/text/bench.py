@@ -9,12 +9,17 @@ from rich.console import Console
 
 from mpnet.messages import count_text
 from mpnet.model.plan_key import short_key
+from mpnet.report.data.words import clean
+from mpnet.report.text.latency_table import print_board_state
 from mpnet.report.text.terminal import print_table
 from mpnet.speed.bench import BELIEVED, Bench, BenchCase, BenchStep, gops
 
 
 def print_bench(bench: Bench, console: Console) -> None:
     """Print for each ISA level and number of threads the passes by precision, and the layers."""
+    if bench.machine:
+        console.print(clean(f"measured on {bench.machine['host']}"))
+        print_board_state(bench.machine, console)
     for isa, peak in bench.peaks.items():
         console.print(f"{isa}: peak of one thread {2 * peak.fp32:.1f} GFLOP/s in fp32, {2 * peak.int8:.1f} GOP/s in int8")
     for isa, threads in dict.fromkeys((case.isa, case.threads) for case in bench.cases):
@@ -43,8 +48,8 @@ def _print_passes(cases: Sequence[BenchCase], machine: str, is_impossible: bool,
             f"{gops(case.macs, case.min_ms):.1f}",
             _share_text(case.share, is_impossible),
             f"{case.conversions_ms / case.median_ms:.1%}",
-            f"{case.overhead_ms / case.median_ms:.1%}",
-            f"{case.first_result:.2f}x",
+            "-" if case.overhead_ms is None else f"{case.overhead_ms / case.median_ms:.1%}",
+            "-" if case.first_result is None else f"{case.first_result:.2f}x",
         ]
         for case in cases
     ]
