@@ -22,7 +22,17 @@ TOPICS = {
         "narrow",
         "quantization",
     }
-    | {"damaged_documents", "docs_replayed", "reproducers", "sources", "tables", "target_files", "toolchains", "unlabelled"},
+    | {
+        "damaged_documents",
+        "docs_replayed",
+        "reproducers",
+        "sources",
+        "tables",
+        "target_files",
+        "toolchains",
+        "tuned_weights",
+        "unlabelled",
+    },
     "detection": {"conditions", "math"},
     "engine": {"family"},
     "evaluation": {"coverage"},
@@ -31,7 +41,7 @@ TOPICS = {
     "importing": {"hostile", "onnx", "quantised", "round_trip", "tensorflow", "tflite"},
     "kernels": {"elementwise", "levels", "oracle", "partial_sums"},
     "quantization": {"groups"},
-    "sweep": {"classifier", "costs", "integer", "narrow", "sweep"},
+    "sweep": {"classifier", "costs", "integer", "narrow", "sweep", "tuned_weights"},
 }
 
 # Rooms of mpnet/ without tests of their own, and why.

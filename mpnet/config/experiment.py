@@ -178,12 +178,14 @@ class SpaceSection:
             network has.
     quantization: options to vary besides.
     target: a target file, by its name or path, whose limits and ties hold besides; None: mpnet's own arithmetic has none.
+    tuned:  an experiment that `mpnet tune` wrote, whose weights and options are one more choice; None: the network's alone.
     """
 
     layers: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), metadata=selectors(word(tuple(PRECISIONS), many=True)))
     tied: tuple[tuple[str, ...], ...] = field(default=(), metadata={"key": Key("groups")})
     quantization: tuple[OptionRange, ...] = field(default=(), metadata={"key": Key("options")})
     target: str | None = field(default=None, metadata=text())
+    tuned: Path | None = field(default=None, metadata=path())
 
 
 @dataclass(frozen=True)

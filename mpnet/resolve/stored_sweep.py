@@ -163,7 +163,7 @@ def _provenance(path: Path, sweep: SweepNote, context: ContextDocument, digests:
         sweep.name or path.stem,
         # of this set of quantisation options
         protocol if identity is None else {**protocol, "quantization": identity.options},
-        sweep.sources or {},
+        {**(sweep.sources or {}), **(sweep.tuned.get(identity.weights, {}) if identity else {})},
         digests,
         sweep.calibration,
     )

@@ -49,6 +49,7 @@ from mpnet.sweep.setup import (
     section_of,
     set_up,
     with_image_order,
+    with_tuned,
 )
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.store.latest import mark_latest_store
@@ -195,7 +196,7 @@ def prepare(experiment: Experiment) -> SweepPlan:
             f"{experiment.source}: {section.strategy} cannot bound {bench.kit.task.quality} where images have no labels; "
             f"use {bench.kit.task.agreement} in sweep.objectives, or leave data.unlabelled out"
         )
-    space = replace(space, suffix=split_key(bench.assign().key)[1])
+    space = replace(with_tuned(space, bench, section.space.tuned), suffix=split_key(bench.assign().key)[1])
     setup = set_up(bench, section, space)
     constraints = with_cost_budgets(setup, experiment.source)
     if constraints != section.constraints:

@@ -35,7 +35,7 @@ from mpnet.sweep.evaluate.race import SAMPLE, SAMPLED_FROM
 from mpnet.sweep.evaluate.scoring import split_positions
 from mpnet.sweep.evaluate.scratch import Scratch
 from mpnet.sweep.problem.problem import Problem
-from mpnet.sweep.problem.space import Assignment, Space
+from mpnet.sweep.problem.space import Assignment, OptionSet, Space
 from mpnet.sweep.result import ConfigurationRow
 from mpnet.sweep.search.screening import SCREENING_IMAGES
 from mpnet.sweep.store import Subject, TrialStore
@@ -44,9 +44,13 @@ from mpnet.sweep.store.records import SWEEP, write_record
 from mpnet.trial.calibration import under_quantization
 from mpnet.trial.identity import calibration_images, identity_of, notes_of, protocol_of
 from mpnet.trial.inputs import spread
+from mpnet.trial.parent import open_tuned
 from mpnet.trial.run_result import CalibrationImages
 from mpnet.trial.setup import CalibratedOptions
 from mpnet.trial.workbench import Workbench
+
+REFERENCE = -1
+"""In place of the number of an option set: the weights that the baseline has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +71,14 @@ class SweepSetup:
     select: NDArray[np.intp]
     report: NDArray[np.intp]
     table: LatencyTable | None
+
+    def reference(self, key: str) -> Assignment:
+        """Return the configuration that others are compared with, for `bench_of`. key: the baseline's."""
+        return Assignment(key, 0 if self.bench.parent is None else REFERENCE)
+
+    def bench_of(self, options: int) -> Workbench:
+        """Return the workbench of an option set, by number; of REFERENCE the one whose baseline others are compared with."""
+        return self.bench.reference if options == REFERENCE else self.benches[options]
 
     @property
     def store_path(self) -> Path:
@@ -168,8 +180,30 @@ def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
     """
     quantization, option_set = bench.experiment.quantization, space.option_sets[number]
     overlaid = quantization.options.overlaid(option_set.options)
-    weights = bench.weights if option_set.weights is None else option_set.weights
-    return under_quantization(replace(bench, weights=weights), overlaid, quantization.layers)
+    if option_set.weights is not None:
+        bench = replace(bench, weights=option_set.weights, parent=bench.reference)
+    return under_quantization(bench, overlaid, quantization.layers if option_set.layers is None else option_set.layers)
+
+
+def with_tuned(space: Space, bench: Workbench, path: Path | None) -> Space:
+    """Return the space with an option set more for each that it has: the same with weights that were tuned.
+
+    path: of the experiment that `mpnet tune` wrote, None: the space as it is. Raises: as `open_tuned`.
+    """
+    if path is None:
+        return space
+    tuned = open_tuned(bench, path)
+    choices = tuple(
+        OptionSet(
+            ", ".join(filter(None, (option_set.text, f"weights={path.name}"))),
+            tuned.quantization.options.overlaid(option_set.options),
+            tuned.weights,
+            tuned.quantization.layers,
+            tuned.sources,
+        )
+        for option_set in space.option_sets
+    )
+    return replace(space, option_sets=(*space.option_sets, *choices))
 
 
 def _rows(bench: Workbench, space: Space) -> list[Precision]:
@@ -303,6 +337,11 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
         protocol=protocol_of(bench),
         constraints=section.constraints.as_json(),
         sources=dict(bench.sources),
+        tuned={
+            chosen.weights.digest: option_set.sources
+            for chosen, option_set in zip(setup.benches, setup.space.option_sets, strict=True)
+            if option_set.sources
+        },
         calibration=_calibrated(setup),
         latency=dict(setup.table.machine) if setup.table is not None else None,
     )

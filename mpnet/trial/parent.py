@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Iterable
+from typing import Iterable, Mapping
 
+from mpnet.config.experiment import QuantizationSection
 from mpnet.data.dataset import ImageRecord
 from mpnet.errors import ConfigError
+from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.files.cache import open_cache
 from mpnet.formats.weights import open_weights
 from mpnet.messages import few
 from mpnet.model.precision import PRECISIONS
+from mpnet.model.weights import Weights
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.workbench import Workbench
 from mpnet.tuning.record import TuningRecord, read_tuning
@@ -41,6 +45,45 @@ def with_parent(bench: Workbench) -> Workbench:
     if parent.options.by_activations or (baseline is not None and PRECISIONS[baseline].carries_scale):
         parent = calibrated(parent)
     return replace(bench, parent=parent)
+
+
+@dataclass(frozen=True, eq=False)
+class TunedWeights:
+    """Weights that were tuned for a network, with the options that they are to run under.
+
+    sources: paths of the weights, of their parent and of the record, by what they are.
+    """
+
+    weights: Weights
+    quantization: QuantizationSection
+    sources: Mapping[str, str]
+
+
+def open_tuned(bench: Workbench, path: Path) -> TunedWeights:
+    """Open what `mpnet tune` made of a workbench's weights. path: of the experiment that it wrote.
+
+    Raises: ConfigError for tuned weights of others, and for images of the workbench that tuned them; FormatError.
+    """
+    experiment = read_experiment(path)
+    model = experiment.model
+    if model.tuning is None:
+        raise ConfigError(f"{path}: names no record in model.tuning; name an experiment that `mpnet tune` wrote")
+    record, parent = read_tuning(model.tuning), bench.reference.weights.digest
+    if record.parent != parent:
+        raise ConfigError(
+            f"{path}: its weights were tuned from others than {bench.reference.experiment.model.weights}, by their digest; "
+            "tune those"
+        )
+    weights = open_weights(model.weights, bench.network, open_cache())
+    _check_record(record, replace(bench, experiment=experiment, weights=weights), parent, model.tuning)
+    _check_images(record.images, bench.dataset.images, bench.experiment.source, model.tuning)
+    own = bench.sources
+    sources = {
+        "weights": os.path.abspath(model.weights),
+        "parent": own.get("parent", own["weights"]),
+        "tuning": os.path.abspath(model.tuning),
+    }
+    return TunedWeights(weights, experiment.quantization, sources)
 
 
 def _check_record(record: TuningRecord, bench: Workbench, parent: str, path: Path) -> None:

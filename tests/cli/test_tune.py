@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import write_images
 
@@ -36,3 +38,16 @@ def test_places_and_images_are_checked_in_one_line(experiment: Path, tmp_path: P
         process = mpnet("tune", experiment, "--unlabelled", images, "-o", target)
         assert (process.returncode, process.stderr.count("\n")) == (2, 1), message
         assert process.stderr.startswith(message)
+
+
+@pytest.mark.slow
+def test_what_a_sweep_recommends_is_tuned_as_it_is(experiment: Path, tmp_path: Path, mpnet: Mpnet) -> None:
+    (tmp_path / "others").mkdir()
+    write_images(tmp_path / "others", 12, seed=9)
+    space = "precisions: [fp32, int8], space: {layers: {heads: fp32}}"
+    sweep = f"sweep={{strategy: one_at_a_time, {space}, constraints: {{agreement_AP_drop: 60}}}}"
+    found = document_of(mpnet("sweep", experiment, "--set", sweep, "--store", "s.sqlite", "--workers", "1", "--json"))
+    arguments = ("--unlabelled", "others/images", "-o", "tuned.yaml", "--stages", "channels", "--json")
+    document = document_of(mpnet("tune", "s.sqlite:recommended", *arguments))
+    assert document["precision"] == found["best"]["precision"]
+    assert set(document["precision"]) == {"f", "q"}

@@ -120,12 +120,12 @@ class ConditionRuns:
         failed = {key: str(reason) for key, reason in store.document(_FAILED_NOTE).items()}
         keys = {configuration: self._key(condition, configuration) for configuration in configurations}
         missing = [configuration for configuration, key in keys.items() if key not in stored and key not in failed]
-        benches = [bench.under(condition) for bench in setup.benches]
         meter = None
         for start in range(0, len(missing), AT_ONCE):
             group = missing[start : start + AT_ONCE]
             with self.sweep.progress(f"under {_name(condition)}", None) as advance:
-                predictions, reasons = predict(benches.__getitem__, group if meter else [*self._reference, *group], advance)
+                requested = group if meter else [*self._reference, *group]
+                predictions, reasons = predict(lambda number: setup.bench_of(number).under(condition), requested, advance)
             for reference in self._reference:
                 if reference in reasons:
                     raise baseline_error(setup.bench.network, reference.key, reasons[reference])
@@ -146,8 +146,8 @@ class ConditionRuns:
     @property
     def _reference(self) -> list[Assignment]:
         """Return what agreement is with; nothing in a sweep without a baseline."""
-        baseline = self.sweep.setup.baseline
-        return [] if baseline is None else [Assignment(baseline)]
+        setup = self.sweep.setup
+        return [] if setup.baseline is None else [setup.reference(setup.baseline)]
 
     def _key(self, condition: Condition | None, configuration: Assignment) -> str:
         context, baseline = self.sweep.contexts[configuration.options], self.sweep.setup.baseline

@@ -202,9 +202,9 @@ class PairedEvaluator:
     def _predict(self, configurations: Sequence[Assignment]) -> list[Predictions]:
         requested = list(configurations)
         if not self._sets:
-            requested.insert(0, Assignment(self._baseline))
+            requested.insert(0, self._setup.reference(self._baseline))
         with self._progress("judging the front", None) as advance:
-            predictions, reasons = predict(self._setup.benches.__getitem__, requested, advance)
+            predictions, reasons = predict(self._setup.bench_of, requested, advance)
         for configuration, reason in reasons.items():  # a trial of these images, which the sweep has, would have failed
             raise EngineError(f"{self._setup.bench.network.source}: {reason}, in the configuration {configuration.key}")
         if not self._sets:

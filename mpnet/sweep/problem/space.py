@@ -56,12 +56,16 @@ class OptionSet:
     """One combination of what a sweep varies beside precisions: quantisation options, and the network's weights.
 
     text:    tells option sets apart, in documents as well: `path=value, ...`, '' where nothing varies.
-    weights: in place of the experiment's, which None stands for.
+    weights: in place of the experiment's, which None stands for; agreement is with the experiment's baseline all the same.
+    layers:  options of single layers, by selector; None: the experiment's.
+    sources: paths of files in place of the experiment's, by what they are.
     """
 
     text: str = ""
     options: QuantizationOptions = NO_OPTIONS
     weights: Weights | None = field(default=None, compare=False)
+    layers: tuple[tuple[str, QuantizationOptions], ...] | None = None
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ class SweepNote:
     holdout:    share of the images that only report. selecting: how many of `images` select.
     suffix:     what keyed layers without weights have in every precision string. baseline: its precision string.
     latency:    the machine of the latency table, None: without one.
+    tuned:      paths in place of those of `sources`, by the digest of the weights that option sets have of their own.
     """
 
     name: str | None = None
@@ -52,6 +53,7 @@ class SweepNote:
     sources: Mapping[str, str] | None = None
     calibration: CalibrationImages | None = None
     latency: JsonObject | None = None
+    tuned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
