@@ -21,10 +21,12 @@ from mpnet.errors import ConfigError
 Declared = TypeVar("Declared")
 OLDEST_VERSIONS = {
     "ai-edge-litert": "1.4",
+    "cuda-bindings": "13.0",
     "flatbuffers": "23.5",
     "matplotlib": "3.7",
     "mlflow": "2.9",
     "ncnn": "1.0.20230816",
+    "nvidia-cuda-nvrtc": "13.0",
     "onnx": "1.16",
     "onnxruntime": "1.17",
     "openvino": "2024.0",

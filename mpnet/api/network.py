@@ -271,7 +271,7 @@ def load_network(
     default, layers: precisions, as in `Network.with_precision`.
     dialect: whose program's ways to follow: auto, darknet, alexeyab. batch_norm: its formula; auto: the dialect's.
     threads: None: all cores. isa: a kernel table as `mpnet info` lists them; None: the best.
-    device:  auto, cpu, opencl or opencl:N (docs/gpu.md); None: auto.
+    device:  auto, cpu, opencl or opencl:N, cuda or cuda:N (docs/gpu.md); None: auto.
     Weights of fewer than eight bits are rounded to nearest: there are no calibration images here to learn from.
     cache:   keep prepared weights for the next process, and use what was kept (docs/engine.md).
     Raises: FormatError, PrecisionError, ConfigError, KernelError; each message is one line with place and remedy.

@@ -30,7 +30,7 @@ from mpnet.speed.bench import DEFAULT_PRECISIONS, bench_network, key_of
 )
 @click.option("--threads", default="1", show_default=True, help="Numbers of threads, with commas.")
 @click.option("--isa", default="auto", show_default=True, help="Kernel tables, with commas; all: each that runs here.")
-@click.option("--device", help="Where kernels run in place of the CPU: opencl or opencl:N, as `mpnet info` lists them.")
+@click.option("--device", help="Where kernels run in place of the CPU: opencl:N or cuda:N, as `mpnet info` lists them.")
 @board_options
 @click.option("--repeats", type=click.IntRange(3, 10000), default=15, show_default=True, help="Passes per measurement.")
 def command(

@@ -99,7 +99,7 @@ QUIET = click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress.")
 # Where kernels run. None: as the experiment says, else all cores and the best table.
 RUNTIME = (
     click.Option(["--isa"], help="Kernel table, as `mpnet info` lists them.  [default: the best]"),
-    click.Option(["--device"], help="Where kernels run: cpu, opencl or opencl:N, as `mpnet info` lists it.  [default: cpu]"),
+    click.Option(["--device"], help="Where kernels run: cpu, opencl:N or cuda:N, as `mpnet info` lists it.  [default: cpu]"),
     click.Option(
         ["--threads"], type=click.IntRange(1, MAX_THREADS), help="Threads; changes speed only, never a bit of the result."
     ),

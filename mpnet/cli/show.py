@@ -60,7 +60,7 @@ from mpnet.report.text.terminal import print_table
     "--measure", is_flag=True, help="With --graph: time and error of each layer as well, on some of the experiment's images."
 )
 @backends_option
-@click.option("--device", help="With --steps: as a device runs it, with the transfers; cpu, opencl or opencl:N.")
+@click.option("--device", help="With --steps: as a device runs it, with the transfers; cpu, opencl:N or cuda:N.")
 @dialect_option
 @set_option
 def command(

@@ -305,7 +305,7 @@ class SweepSection:
 class RuntimeSection:
     """Options of execution; none of them changes a result.
 
-    threads:  None: all cores. isa: auto, or the name of a kernel table. device: auto, cpu, opencl or opencl:N.
+    threads:  None: all cores. isa: auto, or the name of a kernel table. device: auto, cpu, opencl or opencl:N, cuda or cuda:N.
     backends: kernels by preference: each operation goes to the first that has it, the reference being the last of every list;
               (): those that `device` names.
     batch:    images in one forward pass.

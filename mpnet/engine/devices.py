@@ -7,6 +7,7 @@ import functools
 import os
 import re
 import warnings
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,10 @@ from mpnet.kernels.isa import kernels
 from mpnet.messages import shown
 
 if TYPE_CHECKING:
-    from mpnet.kernels.gpu.driver import GpuDescription
+    from mpnet.kernels.gpu.driver import Driver, GpuDescription
 
 AUTO = "auto"
-DEVICES = (AUTO, CPU, "opencl", "opencl:N")
+DEVICES = (AUTO, CPU, "opencl", "opencl:N", "cuda", "cuda:N")
 """What `runtime.device` may say. auto is the CPU, or what DEVICE_VARIABLE says: no other device has been shown to be faster."""
 DEVICE_VARIABLE = "MPNET_DEVICE"
 """Names the device of `auto`: workers of a cluster, each of which may have another, are told by it."""
@@ -29,7 +30,7 @@ SCALAR = "scalar"
 """The table that is the reference."""
 _ISA_ORIGIN = "runtime.isa (or --isa)"
 _DEVICE_ORIGIN = "runtime.device (or --device)"
-_GPU = re.compile(r"opencl(:[0-9]{1,3})?")
+_GPU = re.compile(r"(opencl|cuda)(:[0-9]{1,3})?")
 
 
 def open_kernels(
@@ -78,7 +79,7 @@ def open_runtime(runtime: RuntimeSection) -> Kernels:
             )
     if names[0] != GPU or runtime.device == CPU:
         return open_kernels(isa, CPU)
-    device = "opencl" if runtime.device == AUTO else runtime.device
+    device = _first_gpu() if runtime.device == AUTO else runtime.device
     try:
         return open_kernels(isa, device, "runtime.backends", falls_back=True)
     except (ConfigError, KernelError) as error:
@@ -86,6 +87,12 @@ def open_runtime(runtime: RuntimeSection) -> Kernels:
         line = f"{error}; all operations fall back to {fallback} ({host.name})"
         warnings.warn(line, FallbackWarning, stacklevel=2)
         return host
+
+
+def _first_gpu() -> str:
+    """Return the name of the GPU that `gpu` is: of OpenCL, or of CUDA where there is no device of OpenCL's."""
+    names = [gpu.name for gpu in list_gpus()]
+    return names[0] if names and names[0].startswith("cuda") else "opencl"
 
 
 def _check_device(device: str, origin: str) -> None:
@@ -97,19 +104,32 @@ def _check_device(device: str, origin: str) -> None:
 def _open_gpu(device: str, isa: str, origin: str, falls_back: bool) -> Kernels:
     from mpnet.kernels.gpu.gpu_kernels import GpuKernels
     from mpnet.kernels.gpu.known_cases import program_checker
-    from mpnet.kernels.gpu.opencl import open_driver
 
     cache = open_cache()
-    return GpuKernels(open_driver(device, origin), kernels(isa), cache, program_checker(cache), falls_back)
+    return GpuKernels(_open_driver(device, origin), kernels(isa), cache, program_checker(cache), falls_back)
+
+
+def _open_driver(device: str, origin: str) -> Driver:
+    if device.startswith("cuda"):
+        from mpnet.kernels.gpu import cuda
+
+        return cuda.open_driver(device, origin)
+    from mpnet.kernels.gpu import opencl
+
+    return opencl.open_driver(device, origin)
 
 
 def list_gpus() -> list[GpuDescription]:
-    """Return the GPUs that can be named; none where pyopencl is not installed."""
-    if find_spec("pyopencl") is None:
-        return []
-    from mpnet.kernels.gpu.opencl import describe, load_library
+    """Return the GPUs that can be named; none of a package that is not installed."""
+    gpus: list[GpuDescription] = []
+    if find_spec("pyopencl") is not None:
+        from mpnet.kernels.gpu import opencl
 
-    try:
-        return describe(load_library("mpnet info"))
-    except ConfigError:
-        return []
+        with suppress(ConfigError):
+            gpus += opencl.describe(opencl.load_library("mpnet info"))
+    if find_spec("cuda") is not None:
+        from mpnet.kernels.gpu import cuda
+
+        with suppress(ConfigError):
+            gpus += cuda.describe(cuda.load_library("mpnet info"))
+    return gpus

@@ -228,10 +228,10 @@ def check_doubles(opened: GpuKernels, program: ProgramText) -> None:
         check_program(opened, program)
 
 
-@pytest.mark.parametrize("name", ["gpu", "cuda", "opencl:", "opencl:x", "opencl:-1", "opencl:1000", ""])
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "opencl:", "opencl:x", "opencl:-1", "opencl:1000", ""])
 def test_unknown_devices_are_named(name: str) -> None:
     with pytest.raises(
-        ConfigError, match=r"^runtime.device \(or --device\): .* is unknown; use auto, cpu, opencl or opencl:N$"
+        ConfigError, match=r"^runtime.device \(or --device\): .* is unknown; use auto, cpu, opencl, opencl:N, cuda or cuda:N$"
     ):
         open_kernels("auto", name)
 

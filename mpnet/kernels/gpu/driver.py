@@ -5,20 +5,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Sequence
+from typing import Any, Callable, Protocol, Sequence, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.arrays import Array
+from mpnet.errors import KernelError
 from mpnet.kernels.gpu.source import ProgramText
 
 NO_FAILURE = np.iinfo(np.int32).max
 """The status of a queue whose calls have all succeeded."""
 GROUP = 64
 """Work items of a group, on every device: some drivers compile a kernel for each size that they meet; common.cl has it too."""
+COMPILE_SECONDS = 300.0
+"""A compilation that takes longer counts as hanging."""
+_Compiled = TypeVar("_Compiled")
 Number = np.int32 | np.int64 | np.float32 | np.void
 
 
@@ -54,6 +59,35 @@ class GpuDescription:
     name: str
     title: str
     problem: str = ""
+
+
+def compile_within(compiler: Callable[[], _Compiled], seconds: float, name: str, description: GpuDescription) -> _Compiled:
+    """Return what a compiler gives. name: of the program, description: of the device, for messages.
+
+    Raises: KernelError where it fails, or does not end in time.
+    """
+    compiled: list[_Compiled] = []
+    failures: list[Exception] = []
+
+    def run() -> None:
+        try:
+            compiled.append(compiler())
+        except Exception as error:
+            failures.append(error)
+
+    # A compiler that hangs cannot be stopped, but it can be left alone.
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if compiled:
+        return compiled[0]
+    if not failures:
+        raise KernelError(
+            f"{description.name}: compiling {name} did not end within {seconds:.0f} s; update the driver, or use cpu"
+        )
+    lines = [line for line in str(failures[0]).splitlines() if "error" in line.lower()]
+    words = " ".join(" ".join(lines or [str(failures[0])]).split())[:300]
+    raise KernelError(f"{description.name}, {description.title}, cannot compile {name}: {words}; update the driver, or use cpu")
 
 
 class Launch(ABC):

@@ -14,14 +14,22 @@ from numpy.typing import NDArray
 
 from mpnet.arrays import Array
 from mpnet.errors import ConfigError, KernelError
-from mpnet.kernels.gpu.driver import GROUP, NO_FAILURE, Arguments, Driver, GpuDescription, Launch, Memory
+from mpnet.kernels.gpu.driver import (
+    COMPILE_SECONDS,
+    GROUP,
+    NO_FAILURE,
+    Arguments,
+    Driver,
+    GpuDescription,
+    Launch,
+    Memory,
+    compile_within,
+)
 from mpnet.kernels.gpu.source import ProgramText
 from mpnet.packages import require, requirements
 
 OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt")
 """Of every build: nothing that a compiler may choose, subnormals stay, and division is rounded correctly."""
-COMPILE_SECONDS = 300.0
-"""A compilation that takes longer counts as hanging."""
 PREFIX = "opencl"
 _Result = TypeVar("_Result")
 
@@ -190,33 +198,13 @@ class OpenCLDriver(Driver):
 
     def _built(self, program: Any, text: ProgramText) -> Any:
         """Build a program within COMPILE_SECONDS. Raises: KernelError."""
-        outcome: list[Any] = []
 
-        def build() -> None:
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of the compiler: its remarks
-                    outcome.append(program.build(list(OPTIONS)))
-            except Exception as error:
-                outcome.append(error)
+        def build() -> Any:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of the compiler: its remarks
+                return program.build(list(OPTIONS))
 
-        # A driver that hangs cannot be stopped, but it can be left alone.
-        thread = threading.Thread(target=build, daemon=True)
-        thread.start()
-        thread.join(COMPILE_SECONDS)
-        if not outcome:
-            raise KernelError(
-                f"{self.description.name}: compiling {text.name} did not end within {COMPILE_SECONDS:.0f} s; update "
-                "the driver, or use cpu"
-            )
-        if isinstance(outcome[0], Exception):
-            lines = [line for line in str(outcome[0]).splitlines() if "error" in line.lower()]
-            words = " ".join(" ".join(lines or [str(outcome[0])]).split())[:300]
-            raise KernelError(
-                f"{self.description.name}, {self.description.title}, cannot compile {text.name}: {words}; update "
-                "the driver, or use cpu"
-            )
-        return outcome[0]
+        return compile_within(build, COMPILE_SECONDS, text.name, self.description)
 
     def launch(self, program: Any, kernel: str, items: int, arguments: Arguments) -> Launch:
         """Implement `Driver.launch`."""
