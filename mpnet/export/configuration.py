@@ -56,6 +56,11 @@ class Configuration:
         """Return `operating_point` of the document as a member of what travels with a file; {} where there is none."""
         return {key: dict(value) for key, value in self.document.items() if key == "operating_point"}
 
+    @property
+    def is_tuned(self) -> bool:
+        """Return whether its weights came from others of the same network, so that an imported file has not these."""
+        return bool(self.document.get("sources", {}).get("parent"))
+
     @cached_property
     def _material(self) -> Material:
         return self.open_material()

@@ -131,7 +131,7 @@ def _of_experiment(experiment: Experiment, complete: bool) -> NamedConfiguration
             assign(network, section.default, dict(section.layers)),
             open_material,
             content,
-            document={"name": experiment.name},
+            document={"name": experiment.name, "sources": {} if model.parent is None else {"parent": str(model.parent)}},
         ),
         model.cfg,
     )

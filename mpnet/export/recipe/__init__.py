@@ -37,7 +37,12 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, obj
     quantizer, network = QUANTIZERS[flavour], configuration.network
     names = [name for index in configuration.precisions.weighted for name in network.layers[index].source[:1]]
     refused_names = [name for name in names if not quantizer.takes_name(name)]
-    is_of_source = quantizer.source and len(names) == len(configuration.precisions.weighted) and not refused_names
+    is_of_source = (
+        quantizer.source
+        and len(names) == len(configuration.precisions.weighted)
+        and not refused_names
+        and not configuration.is_tuned
+    )
     tried = {"tried": quantizer.tried or NOT_TRIED}
     choice = choice_of(configuration, is_of_source, SOURCE if is_of_source else quantizer.reads, tried)
     layers = {}
@@ -58,6 +63,12 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, obj
         others = f" and {counted(len(refused_names) - 1, 'other')}" if len(refused_names) > 1 else ""
         reason = f"{quantizer.program}'s arguments cannot hold the node name {shown(refused_names[0])}{others}"
         notes = (f"{reason}; the recipe is for {quantizer.reads}", *notes)
+    if configuration.is_tuned:
+        notes = (
+            *notes,
+            f"the weights were tuned for mpnet's codes: quantise {quantizer.reads}, written with them; "
+            f"{quantizer.program} finds steps and ranges itself, which was not measured",
+        )
     if quantizer.target and is_of_source and network.yolos:
         heads = [network.layers[index].source[0] for yolo in network.yolos for index in network.sources(yolo.inputs[0])]
         notes = (
