@@ -12,12 +12,18 @@ import numpy as np
 import onnx
 import pytest
 
+from mpnet.engine.assign import assign, assign_key
 from mpnet.engine.calibrate import range_requests
 from mpnet.engine.options import resolve_options
+from mpnet.engine.plan import build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.session import Session
 from mpnet.errors import FormatError
 from mpnet.formats.weights import parse_weights
 from mpnet.importing import Choices, import_model
+from mpnet.kernels.isa import kernels
 from mpnet.quantization.weights import WeightScheme, quantize_weights
+from mpnet.sweep.problem.space import build_space
 from tests.importing.conftest import heads_of, reference_heads
 from tests.importing.graphs import Builder, yolov8n
 
@@ -249,6 +255,28 @@ def test_weights_that_the_file_quantises_are_those_integers(scales: int, narrow:
     fake, whole = imported
     assert fake.weights == whole.weights
     assert fake.cfg.count("int8=1") == whole.cfg.count("int8=1") == 2
+
+
+def test_layers_of_a_trained_quantisation_are_raised_under_its_own_ranges(tmp_path: Path) -> None:
+    """What a sweep chooses from: the file's integers and ranges where a layer is int8, their reals where it is raised."""
+    path = saved(trainers_model(stored=False, scales=8, narrow=True), tmp_path / "model.onnx")
+    imported = import_model(path, Choices(rounded=False))
+    network = imported.network
+    options = resolve_options(network)
+    assert range_requests(network, options) == {}
+    space = build_space(network, ("fp32", "int8"))
+    assert assign(network).key == "qq" in space.all_keys()
+    prepared = Prepared.under(options, network, parse_weights(imported.weights, network, "w"), kernels())
+    x = np.random.default_rng(9).random((1, *network.in_shape), np.float32)
+    results = {
+        key: np.array(Session(prepared, build_plan(network, assign_key(network, key), options)).forward(x)[0])
+        for key in space.all_keys()
+    }
+    (expected,) = reference_heads(path, imported, x)
+    distances = {key: float(np.abs(result - expected).max()) for key, result in results.items()}
+    # The trainer's file rounds activations as the ranges say: all in int8 is the file, and what is raised leaves that out.
+    assert set(distances) == {"ff", "fq", "qf", "qq"}
+    assert distances["qq"] < 1e-4 < min(distances[key] for key in ("ff", "fq", "qf"))
 
 
 @pytest.mark.parametrize("scales", [1, 8])
