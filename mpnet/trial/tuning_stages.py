@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.experiment import QuantizationSection
+from mpnet.engine.calibrate import range_requests
 from mpnet.engine.observe import observe_tensors
 from mpnet.engine.options import resolve_options
 from mpnet.engine.session import Session
@@ -24,12 +25,13 @@ from mpnet.trial.workbench import Workbench
 from mpnet.tuning.channel_signs import ChannelRanges, turn_channels, turnable_pairs
 from mpnet.tuning.layerwise import corrected_layers
 from mpnet.tuning.lockstep import images_that_fit
+from mpnet.tuning.range_choice import METHODS, choose_methods, method_errors
 from mpnet.tuning.rounding import likely_cells, rounded_layers
 
 if TYPE_CHECKING:
     from mpnet.tuning.torch_network import TorchNetwork
 
-SIGNS, CHANNELS, ROUNDING, END_TO_END = "signs", "channels", "rounding", "end-to-end"
+SIGNS, RANGES, CHANNELS, ROUNDING, END_TO_END = "signs", "ranges", "channels", "rounding", "end-to-end"
 _LAYERWISE_IMAGES = 48
 """At most, of those that tune: both networks hold all tensors of all of them."""
 _WATCHED_IMAGES = 40
@@ -81,7 +83,10 @@ def with_options(section: QuantizationSection, changes: QuantizationOptions) -> 
 
 def _without_equalisation(bench: Workbench) -> QuantizationSection:
     """Return the section under which folded weights are quantised as they are: their channels are equalised already."""
-    section = bench.experiment.quantization
+    return _unequalised(bench, bench.experiment.quantization)
+
+
+def _unequalised(bench: Workbench, section: QuantizationSection) -> QuantizationSection:
     if bench.options.equalise is False:
         return section
     return with_options(section, QuantizationOptions(equalisation=False))
@@ -101,6 +106,30 @@ def _turn_channels(bench: Workbench, images: TuningImages, options: TuneOptions,
         raise ConfigError("no channel of this network needs another sign or scale")
     details: JsonObject = {"images": count, "turned": found.turned, "scaled": found.scaled}
     return Proposal(found.folded, _without_equalisation(bench), details, is_equivalent=True)
+
+
+def _choose_ranges(bench: Workbench, images: TuningImages, options: TuneOptions, progress: Progress) -> Proposal:
+    """Choose how the range of each tensor is found. Raises: ConfigError where none is calibrated, or all are found well."""
+    network, section = bench.network, bench.experiment.quantization
+    if not range_requests(network, bench.options):
+        raise ConfigError("no range is calibrated: each is measured on the image itself")
+    batches, count = _batches(bench, images)
+    sections = [section, *(with_options(section, QuantizationOptions(activations=method)) for method in METHODS)]
+    errors = []
+    with progress("layers", len(sections) * len(network.layers)) as advance:
+        for tried in sections:
+            resolved = resolve_options(network, tried.options, tried.layers, batch_norm=bench.options.batch_norm)
+            resolved = replace(resolved, channel_factors=bench.options.channel_factors)
+            errors.append(
+                method_errors(bench.prepared, bench.weights, bench.assign(), resolved, batches, bench.threads, advance)
+            )
+    chosen = choose_methods(network, bench.options, errors[0], errors[1:])
+    if not chosen:
+        raise ConfigError("no range is found better by another method")
+    layers = tuple((str(index), QuantizationOptions(activations=method)) for index, method in chosen.items())
+    details: JsonObject = {"images": count, "layers": len(chosen)}
+    ranged = replace(section, layers=(*section.layers, *layers))
+    return Proposal(dict(bench.prepared.folded), _unequalised(bench, ranged), details, is_equivalent=True)
 
 
 def _tune_channels(bench: Workbench, images: TuningImages, options: TuneOptions, progress: Progress) -> Proposal:
@@ -177,5 +206,11 @@ def _as_trained(network: TorchNetwork) -> QuantizationOptions:
     )
 
 
-STAGES: dict[str, Stage] = {SIGNS: _turn_channels, CHANNELS: _tune_channels, ROUNDING: _round, END_TO_END: _train}
+STAGES: dict[str, Stage] = {
+    SIGNS: _turn_channels,
+    RANGES: _choose_ranges,
+    CHANNELS: _tune_channels,
+    ROUNDING: _round,
+    END_TO_END: _train,
+}
 """In the order in which they run."""

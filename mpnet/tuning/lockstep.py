@@ -162,7 +162,14 @@ class LayerPass:
 
     def read(self, batch: int) -> Floats:
         """Return what the lowered layer reads: the reals of its codes, (n, h, w, c)."""
-        tensor = self._ready(self.lowered, self.inputs[batch])[0]
+        return self._reals(self.inputs[batch])
+
+    def quantized_target(self, batch: int) -> Floats:
+        """Return what the lowered layer would read if the layers before it ran in fp32, likewise."""
+        return self._reals(self.targets[batch])
+
+    def _reals(self, inputs: Sequence[Tensor]) -> Floats:
+        tensor = self._ready(self.lowered, inputs)[0]
         lockstep = self.lockstep
         reals = convert(tensor, conversion_between(tensor.precision, FP32), lockstep.original, lockstep.threads)
         return np.asarray(reals.host(), np.float32)

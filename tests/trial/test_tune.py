@@ -20,7 +20,7 @@ from mpnet.packages import version_of
 from mpnet.trial.experiment import open_workbench, run_experiment
 from mpnet.trial.tune import TuneReport, tune_experiment
 from mpnet.trial.tuning_images import TuneOptions
-from mpnet.trial.tuning_stages import CHANNELS, END_TO_END, ROUNDING, SIGNS, STAGES, Proposal
+from mpnet.trial.tuning_stages import CHANNELS, END_TO_END, RANGES, ROUNDING, SIGNS, STAGES, Proposal
 from mpnet.tuning.record import read_tuning
 from tests.conftest import DemoModel
 from tests.networks import write_experiment, write_images
@@ -131,6 +131,21 @@ def test_weights_that_were_tuned_are_tuned_again_for_the_same_parent(
 
 
 @pytest.mark.slow
+def test_ranges_that_cut_too_much_off_are_written_as_other_methods(demo: Experiment, scenes: Path, tmp_path: Path) -> None:
+    cut = QuantizationOptions(ActivationOptions(ranges="calibrated", method="percentile", percentile=90))
+    report = tune_experiment(
+        replace(demo, quantization=QuantizationSection(cut)), scenes, tmp_path / "tuned.yaml", replace(ALONE, stages=(RANGES,))
+    )
+    assert report.experiment is not None
+    assert report.record.low > 0
+    # The weights are as they were, but for what folding rounds.
+    assert report.record.own_fp32 > 99
+    layers = read_experiment(report.experiment).quantization.layers
+    assert layers
+    assert all(options.activations.percentile != 90 for _, options in layers)
+
+
+@pytest.mark.slow
 def test_a_network_that_needs_nothing_gets_nothing(demo_model: DemoModel, scenes: Path, tmp_path: Path) -> None:
     fp16 = read_experiment(demo_model.experiment, ["precision={default: fp16}", f"output={tmp_path / 'runs'}"])
     report = tune_experiment(fp16, scenes, tmp_path / "tuned.yaml", ALONE)
@@ -176,7 +191,7 @@ def test_nothing_is_overwritten(tmp_path: Path, others: Path) -> None:
 
 
 def test_words_that_are_no_stages_are_named(tmp_path: Path, others: Path) -> None:
-    with pytest.raises(ConfigError, match="--stages: 'rows' is unknown; known are signs, channels, rounding, end-to-end"):
+    with pytest.raises(ConfigError, match=f"--stages: 'rows' is unknown; known are {', '.join(STAGES)}"):
         tune_experiment(read_experiment(write_experiment(tmp_path)), others, tmp_path / "t.yaml", TuneOptions(("rows",)))
 
 
@@ -232,7 +247,7 @@ def test_a_damaged_record_is_one_line(tmp_path: Path) -> None:
 def test_without_torch_one_line_says_what_the_training_needs(tmp_path: Path, others: Path) -> None:
     experiment = read_experiment(write_experiment(tmp_path))
     report = tune_experiment(experiment, others, tmp_path / "tuned.yaml")
-    assert [stage.stage for stage in report.record.stages] == [SIGNS, CHANNELS, ROUNDING]
+    assert [stage.stage for stage in report.record.stages] == [SIGNS, RANGES, CHANNELS, ROUNDING]
     assert report.notes == ("stage end-to-end: needs torch; pip install --upgrade 'mpnet[tune]'",)
     with pytest.raises(ConfigError, match="stage end-to-end: needs torch"):
         tune_experiment(experiment, others, tmp_path / "other.yaml", TuneOptions((END_TO_END,)))
