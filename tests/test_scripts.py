@@ -10,6 +10,7 @@ import ast
 import importlib
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,17 @@ def test_make_demo_of_a_fresh_clone_says_what_it_builds_and_how_long_that_takes(
             assert said, f"nothing says what this does: {line}"
     assert said == 3
     assert any("compiling the C core" in line and "minute" in line for line in lines)
+
+
+def test_the_tables_of_modelled_milliseconds_are_what_their_counts_give() -> None:
+    """`python benchmarks/arm_model.py table` writes them; no cell of a time lacks the word."""
+    printed = subprocess.run(
+        [sys.executable, "benchmarks/arm_model.py", "table"], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
+    page = (ROOT / "docs/results/arm-model.md").read_text(encoding="utf-8")
+    tables = printed.strip().split("\n\n")
+    assert len(tables) == 2
+    for table in tables:
+        assert table in page
+    for line in tables[0].splitlines()[2:]:
+        assert all(cell.strip().endswith(("modelled", "no such instructions")) for cell in line.strip("|").split("|")[2:])
