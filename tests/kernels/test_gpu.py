@@ -19,6 +19,7 @@ from mpnet.formats.files.cache import FileCache
 from mpnet.kernels import isa
 from mpnet.kernels.core import constant
 from mpnet.kernels.gpu import known_cases, opencl, source
+from mpnet.kernels.gpu.driver import Arguments
 from mpnet.kernels.gpu.gpu_kernels import GpuKernels
 from mpnet.kernels.gpu.opencl import OpenCLDriver
 from mpnet.kernels.gpu.packed import is_shared
@@ -250,6 +251,14 @@ def test_a_device_that_fails_is_one_line() -> None:
 
     with pytest.raises(KernelError, match=r"^opencl:\d+, .*, failed \(.*DEVICE_NOT_AVAILABLE.*\); use another device, or cpu$"):
         driver._guarded(fail)
+
+
+def test_a_driver_that_refuses_an_argument_is_one_line() -> None:
+    driver = gpu_driver()
+    program = driver.compile_program(source.OPERATIONS)
+    arguments = Arguments((np.float32(1), np.float32(2)))  # begin_ranges takes whole numbers of 64 bits, and memory
+    with pytest.raises(KernelError, match=r"^opencl:\d+, .*, failed \(.*\); use another device, or cpu$"):
+        driver.launch(program, "begin_ranges", 1, arguments).start(0)
 
 
 def test_a_compiler_that_hangs_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,15 +211,18 @@ class OpenCLDriver(Driver):
         # A kernel object of its own for each call, whose arguments stay.
         made = self._guarded(lambda: self._library.Kernel(program, f"mp_{kernel}"))
         for position, value in enumerate(arguments.values):
-            made.set_arg(position, value.handle if isinstance(value, Memory) else value)
+            self._set_argument(made, position, value.handle if isinstance(value, Memory) else value)
         return _OpenCLLaunch(self, made, items, len(arguments.values) if arguments.has_status else None)
+
+    def _set_argument(self, kernel: Any, position: int, value: Any) -> None:
+        self._guarded(lambda: kernel.set_arg(position, value))
 
     def enqueue(self, kernel: Any, items: int, status_position: int | None, number: int) -> None:
         """Start a kernel in the calling thread's queue."""
         own = self._queues.own
         if status_position is not None:
-            kernel.set_arg(status_position, own.status)
-            kernel.set_arg(status_position + 1, np.int32(number))
+            self._set_argument(kernel, status_position, own.status)
+            self._set_argument(kernel, status_position + 1, np.int32(number))
         size = ((items + GROUP - 1) // GROUP * GROUP,)
         self._guarded(lambda: self._library.enqueue_nd_range_kernel(own.queue, kernel, size, (GROUP,)))
 
