@@ -52,8 +52,8 @@ def rows(name: str, images_of: Path, cache_path: Path) -> list[Row]:
     for key in keys:
         number, share = problem.number(key), problem.cost(key) / problem.cost(problem.highest)
         low, high = np.nanpercentile(agreements[key][1:], [2.5, 97.5])
-        own_agreements = (float(problem.columns[column][number]) for column in (QUALITY, HELD_OUT_AGREEMENT))
-        result.append(Row(key, share, *own_agreements, float(agreements[key][0]), float(low), float(high)))
+        chose, judge = (float(problem.columns[column][number]) for column in (QUALITY, HELD_OUT_AGREEMENT))
+        result.append(Row(key, share, chose, judge, float(agreements[key][0]), float(low), float(high)))
     return result
 
 

@@ -48,7 +48,7 @@ def rows(submissions: Sequence[Submission], problem: Path, cache_path: Path) -> 
     costs = exact_front(table)[:, 1]
     exact = exact_picks(table)
     picked_keys = [picks(submission.problem, submission.answers, costs) for submission in submissions]
-    needed_keys = dict.fromkeys(key for keys in (exact, *picked_keys) for key in keys if key is not None)
+    needed_keys = dict.fromkeys([*exact, *(key for keys in picked_keys for key in keys if key is not None)])
     agreements = drawn_agreement(table, problem, lambda setup: setup.report, list(needed_keys), cache_path)
     result = []
     for submission, keys in zip(submissions, picked_keys, strict=True):

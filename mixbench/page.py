@@ -72,8 +72,8 @@ def page(submissions: Sequence[Submission]) -> str:
 
 def _row(row: Score) -> str:
     passes_to_near = "never" if row.passes_to_near is None else f"{row.passes_to_near:,}"
-    figures = (row.regret_mean, row.regret_max, 100 * row.hypervolume, row.others_mean, row.others_max)
-    figures += (row.rank_layers, row.top_fifth, row.rank_assignments)
+    regrets = (row.regret_mean, row.regret_max, 100 * row.hypervolume, row.others_mean, row.others_max)
+    figures = (*regrets, row.rank_layers, row.top_fifth, row.rank_assignments)
     cells = "".join(f"<td>{points_text(figure)}" for figure in figures)
     return f"<tr><td>{escape(row.method)}<td>{row.passes:,}<td>{passes_to_near}{cells}</tr>"
 

@@ -3,8 +3,8 @@
 
 python -m mixbench.run [--method NAME]... [--problem NAME]... [--budget PASSES] [--seed N] [--measure] [-o FOLDER]
 
-Without names: all methods on all problems; `exhaustive` where all is in the table. --measure runs what the table of a front
-lacks. Submissions go to runs/mixbench/submissions.
+Without names: all methods on all problems whose tables have all assignments; --measure runs what other tables lack, and takes
+these as well, but for `exhaustive`. Submissions go to runs/mixbench/submissions.
 """
 
 from __future__ import annotations
@@ -75,6 +75,14 @@ def _runnable_methods() -> list[str]:
     return list(METHODS)
 
 
+def _runnable_problems(is_measured: bool) -> list[str]:
+    """List the problems on which every method finds what it asks for; whether some are left out is said."""
+    complete = [name for name in problem_names() if is_measured or load_problem(name).is_complete]
+    if left_out := [name for name in problem_names() if name not in complete]:
+        print(f"{', '.join(left_out)}: left out, as their tables lack assignments; --measure runs these", file=sys.stderr)
+    return complete
+
+
 def main(arguments: list[str]) -> int:
     """Run the command. Result: exit code."""
     parser = argparse.ArgumentParser(prog="python -m mixbench.run", description="Run methods on problems.")
@@ -88,7 +96,7 @@ def main(arguments: list[str]) -> int:
     try:
         load = loader_of(options.measure)
         chosen_methods = options.method or _runnable_methods()
-        for problem in options.problem or problem_names():
+        for problem in options.problem or _runnable_problems(options.measure):
             for method in chosen_methods:
                 if method == "exhaustive" and not load_problem(problem).is_complete and not options.method:
                     continue

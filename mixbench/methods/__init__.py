@@ -95,9 +95,11 @@ def _front(costs: NDArray[np.float64], harm: NDArray[np.float64]) -> NDArray[np.
     """Return the rows of least harm at their cost, the cheapest first."""
     order = np.lexsort((harm, costs))
     best = np.minimum.accumulate(harm[order])
-    return order[np.flatnonzero(np.diff(best, prepend=np.inf) < 0)]
+    rows: NDArray[np.intp] = order[np.flatnonzero(np.diff(best, prepend=np.inf) < 0)]
+    return rows
 
 
 def _thinned(rows: NDArray[np.intp], limit: int) -> NDArray[np.intp]:
     """Return at most so many of the rows, evenly spread."""
-    return rows[np.unique(np.linspace(0, len(rows) - 1, min(limit, len(rows))).round().astype(int))]
+    kept: NDArray[np.intp] = rows[np.unique(np.linspace(0, len(rows) - 1, min(limit, len(rows))).round().astype(int))]
+    return kept

@@ -440,6 +440,17 @@ def test_the_commands_run_and_score_all(tmp_path: Path, capsys: pytest.CaptureFi
     assert run_main(["--method", "nobody"]) == 2
 
 
+def test_problems_whose_tables_lack_assignments_are_left_out_unless_these_can_run(
+    front: Path, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (front / "front.npz", tables / "small.npz"):
+        shutil.copy(path, tmp_path)
+    monkeypatch.setattr(mixbench.problem, "TABLES", tmp_path)
+    assert run_main(["--method", "first-and-last", "-o", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == "front: left out, as their tables lack assignments; --measure runs these\n"
+    assert [path.name for path in tmp_path.glob("*.json")] == ["small.first-and-last.0.json"]
+
+
 def test_answers_that_were_not_asked_for_cost_a_pass_each() -> None:
     problem = load_problem("small")
     assert Submission("mine", problem, (problem.highest, problem.lowest)).passes == 2
