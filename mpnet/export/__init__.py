@@ -188,8 +188,8 @@ def target_for(name: str, out: Path | None) -> str:
                 f"-o {out}: {out.suffix} is a file of --to {targets_by_suffix[out.suffix]}; name it {out.stem}{suffix}"
             )
         return name
-    suffix = "" if out is None else {".yml": ".yaml"}.get(out.suffix, out.suffix)
-    fitting = [name for name, row in known_targets.items() if row.suffix == suffix]
+    file = "" if out is None else f"{out.stem}.yaml" if out.suffix == ".yml" else out.name
+    fitting = [name for name, row in known_targets.items() if file.endswith(row.suffix)]
     if len(fitting) != 1:
         problem = f"{out}: its suffix says nothing of what to write" if out else "nothing says what to write"
         raise ConfigError(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Mapping, NoReturn
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import mpnet.export
 from mpnet.engine.assign import assign_key
 from mpnet.errors import ConfigError, StoreError
-from mpnet.export import Configuration, Exported, Option, Target, describe, export, targets
+from mpnet.export import Configuration, Exported, Option, Target, describe, export, target_for, targets
 from mpnet.formats.cfg.read import parse_cfg
 from tests.networks import tiny_cfg
 
@@ -34,6 +35,16 @@ def test_every_target_is_described() -> None:
     assert "cfg" in all_targets
     for name, target in all_targets.items():
         assert f"{name}: {target.what} ({target.suffix})" in describe(all_targets)
+
+
+def test_every_suffix_says_what_to_write() -> None:
+    """One of two parts as well."""
+    assert {name: target_for("", Path(f"a/net.v2{row.suffix}")) for name, row in targets().items()} == {
+        name: name for name in targets()
+    }
+    assert target_for("", Path("net.yml")) == "yaml"
+    with pytest.raises(ConfigError, match=r"net\.json: its suffix says nothing of what to write"):
+        target_for("", Path("net.json"))
 
 
 def test_a_cfg_has_the_precisions_that_were_chosen_and_needs_no_weights() -> None:
