@@ -51,7 +51,7 @@ def open_kernels(
     if device == CPU:
         return table
     _check_device(device, origin)
-    return _open_gpu(device, table.name, origin, falls_back)
+    return _open_gpu(_open_driver(device, origin), table.name, falls_back)
 
 
 def open_runtime(runtime: RuntimeSection) -> Kernels:
@@ -101,12 +101,12 @@ def _check_device(device: str, origin: str) -> None:
 
 
 @functools.cache
-def _open_gpu(device: str, isa: str, origin: str, falls_back: bool) -> Kernels:
+def _open_gpu(driver: Driver, isa: str, falls_back: bool) -> Kernels:
     from mpnet.kernels.gpu.gpu_kernels import GpuKernels
     from mpnet.kernels.gpu.known_cases import program_checker
 
     cache = open_cache()
-    return GpuKernels(_open_driver(device, origin), kernels(isa), cache, program_checker(cache), falls_back)
+    return GpuKernels(driver, kernels(isa), cache, program_checker(cache), falls_back)
 
 
 def _open_driver(device: str, origin: str) -> Driver:

@@ -79,9 +79,10 @@ def test_parameters_lie_as_kernels_take_them() -> None:
     fields = np.zeros((), source.convolution_fields())
     fields["items"], fields["leaky_high"] = 7, 9
     values = (fields[()], Memory(1 << 40), None, np.int64(-5), np.float32(0.5))
-    parameters = cuda.parameters_of(Arguments(values, has_status=True))
+    structure, *parameters = cuda.parameters_of(Arguments(values, has_status=True))
+    assert structure.dtype == source.convolution_fields()
+    assert structure[0] == fields[()]  # whose bytes between fields are anybody's
     assert [parameter.tobytes() for parameter in parameters] == [
-        fields.tobytes(),
         (1 << 40).to_bytes(8, "little"),
         bytes(8),
         (-5).to_bytes(8, "little", signed=True),

@@ -113,7 +113,6 @@ def parameters_of(arguments: Arguments) -> list[Array]:
     return parameters
 
 
-@functools.cache
 def open_driver(name: str, origin: str) -> CudaDriver:
     """Return the driver of the device that cuda or cuda:N names; cuda alone is the first. origin: of the name, for messages.
 
@@ -127,7 +126,13 @@ def open_driver(name: str, origin: str) -> CudaDriver:
     if number >= len(devices):
         there = ", ".join(gpu.name for gpu in describe(library))
         raise KernelError(f"{origin}: there is no device {name}; there are {there}")
-    return CudaDriver(library, devices[number], f"{PREFIX}:{number}")
+    return _driver_of(library, number)
+
+
+@functools.cache
+def _driver_of(library: Any, number: int) -> CudaDriver:
+    """Return the one driver of a device in this process, however it was named."""
+    return CudaDriver(library, list_devices(library)[number], f"{PREFIX}:{number}")
 
 
 class CudaDriver(Driver):

@@ -95,7 +95,6 @@ def _problem(library: Any, device: Any) -> str:
     return "" if device.compiler_available else "has no compiler"
 
 
-@functools.cache
 def open_driver(name: str, origin: str) -> OpenCLDriver:
     """Return the driver of the device that opencl or opencl:N names. origin: of the name, for messages.
 
@@ -122,7 +121,13 @@ def open_driver(name: str, origin: str) -> OpenCLDriver:
         raise KernelError(
             f"{origin}: {name}, {_title(devices[number])}, {problem}, so its results would have other bits; use cpu"
         )
-    return OpenCLDriver(library, devices[number], f"{PREFIX}:{number}")
+    return _driver_of(library, devices[number], f"{PREFIX}:{number}")
+
+
+@functools.cache
+def _driver_of(library: Any, device: Any, name: str) -> OpenCLDriver:
+    """Return the one driver of a device in this process, however it was named."""
+    return OpenCLDriver(library, device, name)
 
 
 class OpenCLDriver(Driver):
