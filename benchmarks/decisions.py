@@ -91,16 +91,27 @@ def float_model(bench: Workbench) -> bytes:
 
 
 def choose_mpnet(bench: Workbench, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the picks and the front of a sweep on the choosing images."""
+    """Return the picks of a sweep on the choosing images, and its front of bit operations and the loss to expect elsewhere."""
+    from mpnet.sweep.choose.expected_loss import expected_losses
+    from mpnet.sweep.problem.front import non_dominated
     from mpnet.sweep.run import run_sweep
+    from mpnet.sweep.store import TrialStore
 
     precisions, objectives = ", ".join(options.precisions), "agreement_AP, AP, bit_operations"
     sweep = f"sweep={{strategy: {options.strategy}, precisions: [{precisions}], objectives: [{objectives}], holdout: 0}}"
     experiment = read_experiment(options.experiment, [*options.overrides, sweep, f"output={options.folder / 'runs'}"])
     result = run_sweep(experiment)
     passes = result.trials * result.images
+    with TrialStore.read(Path(result.store)) as store:
+        trials = list(store.trials(1))
+    expected = expected_losses(trials, "agreement_AP", 100.0)
     rows = [{"choice": name, "key": row.precision, "passes": passes} for name, row in result.picks.items()]
-    return rows + [{"choice": "front", "key": row.precision, "passes": passes} for row in result.front]
+    costs = np.array([[trial.get("bit_operations"), loss] for trial, loss in zip(trials, expected, strict=True)])
+    for index in non_dominated(costs):
+        rows.append(
+            {"choice": "front", "key": trials[int(index)].key, "passes": passes, "expected": float(expected[int(index)])}
+        )
+    return rows
 
 
 SHARES = (2, 5, 10, 15, 20, 25, 30, 37, 45, 55, 65, 80)
@@ -360,10 +371,14 @@ def judge_choices(options: argparse.Namespace) -> None:
 
 
 def best_of_front(rows: Sequence[Mapping[str, Any]], judged: Mapping[str, Any], key: str) -> str | None:
-    """Return what mpnet's front has at no more bit operations than a key: the best on the choosing images."""
-    front = [row["key"] for row in rows if row["choice"] == "front"]
-    affordable = [candidate for candidate in front if judged[candidate]["bit_operations"] <= judged[key]["bit_operations"]]
-    return max(affordable, key=lambda candidate: judged[candidate]["choosing"]["agreement_AP"], default=None)
+    """Return what mpnet's front has at no more bit operations than a key: that of which the least loss is to be expected."""
+    affordable = [row for row in rows if row["choice"] == "front" and cost_of(judged, row["key"]) <= cost_of(judged, key)]
+    return str(min(affordable, key=lambda row: row["expected"])["key"]) if affordable else None
+
+
+def cost_of(judged: Mapping[str, Any], key: str) -> float:
+    """Return the bit operations of a key."""
+    return float(judged[key]["bit_operations"])
 
 
 def read_choices(folder: Path) -> list[dict[str, Any]]:

@@ -21,13 +21,12 @@ from itertools import takewhile
 from typing import Callable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpnet.config.measures import MAX_SQNR_DB, measure
+from mpnet.config.measures import measure
 from mpnet.evaluation.noninferiority import ERROR, POOLED, Loss, Losses, State
 from mpnet.messages import counted, number_text
 from mpnet.model.task import Task
-from mpnet.quantization.elementary import log
+from mpnet.sweep.choose.expected_loss import LEAST_LOSS, expected_losses
 from mpnet.sweep.choose.margins import Margins, budget_text, loss_label
 from mpnet.sweep.choose.picks import Judge
 from mpnet.sweep.problem.front import evenly, non_dominated
@@ -40,8 +39,6 @@ MOST_TESTED = 24
 """Configurations of the front that are tested, evenly spread: each runs on all images once more."""
 TOGETHER = 4
 """Configurations that are judged at a time: those after the first that is not shown need no run."""
-LEAST_LOSS = 0.25
-"""Points below which losses are alike: what one image of some hundred brings."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ def sequence(problem: Problem, trials: Mapping[Assignment, Trial], measure_name:
         return []
     fitting = [c for c, trial in trials.items() if problem.meets(trial, baseline_trial) and measure_name in trial.values]
     best = 100.0 if measure(measure_name).kind == "agreement" else baseline_trial.get(measure_name)
-    losses = _expected_losses([trials[c] for c in fitting], measure_name, best)
+    losses = expected_losses([trials[c] for c in fitting], measure_name, best)
     points = np.array([[problem.cost(trials[c]), loss] for c, loss in zip(fitting, losses, strict=True)]).reshape(-1, 2)
     front = [fitting[int(i)] for i in non_dominated(points)][::-1]
     front = [c for c in front if c != baseline]
@@ -105,25 +102,6 @@ def sequence(problem: Problem, trials: Mapping[Assignment, Trial], measure_name:
     lossless = len(list(takewhile(lambda c: best - trials[c].get(measure_name) <= LEAST_LOSS, likely)))
     likely = [*likely[: min(1, lossless)], *likely[max(1, lossless - 1) if lossless else 0 :]]
     return evenly(likely, MOST_TESTED)
-
-
-def _expected_losses(trials: Sequence[Trial], measure_name: str, best: float) -> NDArray[np.float64]:
-    """Return the loss to expect of each trial on other images: half what was measured, half what its noise says, as logarithms.
-
-    What was measured on few images is partly luck, so that a front of it holds the lucky ones, and a test of one of these ends
-    the tests of all that are cheaper. Noise at the heads is hardly luck. Where no noise was measured the loss is what was.
-    """
-    measured = np.array([best - trial.get(measure_name) for trial in trials])
-    decibels = np.array([trial.get("head_sqnr_db") for trial in trials])
-    is_noisy = decibels < MAX_SQNR_DB
-    if np.isnan(decibels).any() or len(np.unique(decibels[is_noisy])) < 3:
-        return measured
-    logarithms = log(np.maximum(measured, 0.0) + LEAST_LOSS)
-    x, y = decibels[is_noisy] - decibels[is_noisy].mean(), logarithms[is_noisy]
-    slope = min(0.0, float((x * y).sum() / (x * x).sum()))
-    predicted = y.mean() + slope * (decibels - decibels[is_noisy].mean())
-    expected: NDArray[np.float64] = np.where(is_noisy, (logarithms + predicted) / 2, log(np.full(len(trials), LEAST_LOSS)))
-    return expected
 
 
 def check_safety(
