@@ -223,6 +223,22 @@ def test_ctrl_c_before_anything_was_won_leaves_nothing(tmp_path: Path, others: P
     assert not list(tmp_path.glob("tuned.*"))
 
 
+@pytest.mark.slow
+def test_ctrl_c_in_a_later_stage_keeps_what_earlier_ones_won(
+    tuned: TuneReport, demo: Experiment, scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> Proposal:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(STAGES, ROUNDING, interrupted)
+    report = tune_experiment(demo, scenes, tmp_path / "tuned.yaml", replace(ALONE, stages=(CHANNELS, ROUNDING)))
+    assert report.is_interrupted
+    assert report.weights is not None
+    assert tuned.weights is not None
+    assert report.weights.read_bytes() == tuned.weights.read_bytes()
+    assert [stage.stage for stage in report.record.stages] == [CHANNELS]
+
+
 def test_whole_numbers_alone_are_refused(tmp_path: Path, others: Path) -> None:
     experiment = read_experiment(
         write_experiment(tmp_path), ["quantization={integer_only: true, activations: calibrated}", f"output={tmp_path}"]
