@@ -179,7 +179,7 @@ def test_agreement_has_to_be_shown_with_the_classes_in_one_list_too() -> None:
     safety = check_safety(problem(), TRIALS, judged_with(losses), MARGINS, DETECTION, 500, 300)
     assert (find_safe_key(safety), [row.state for row in safety.tested]) == ("ffffqq", ["met", "met", "unclear", "met"])
     text = describe_safety(safety, ["", ""]).why
-    assert text.startswith("shown to lose at most 3 agreement AP; agreement AP loses 0.50")
+    assert text.startswith("shown to lose at most 3 agreement AP of all classes in one list; agreement AP loses 0.50")
     assert "agreement AP of all classes in one list loses 0.50" in text
 
 
