@@ -157,7 +157,7 @@ def _ranges(page: NetworkPage) -> str:
         return ""
     return (
         "Ranges of activations were those of each image here. Most compilers fix them beforehand, on calibration images, and "
-        "may lose more: for such a compiler sweep with `quantization.activations: calibrated`, or `mpnet init --target`."
+        "may lose more: for such a compiler sweep with `quantization.activations: calibrated`, or `mpnet init --target NAME`."
     )
 
 
