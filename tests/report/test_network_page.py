@@ -39,6 +39,7 @@ def test_figures_parts_and_marks_are_on_the_page() -> None:
     assert "By parts: int8 in `model.0`; fp16 and int8 in all other parts." in text
     assert "**fp16**, 1 layer: `/model.1/conv/Conv`." in text
     assert "none of them has labels" in text
+    assert "the first has the noise of all." in text
 
 
 @pytest.mark.parametrize(("ranges", "is_said"), [("dynamic", True), ("calibrated", False)])

@@ -134,6 +134,8 @@ def _parts(page: NetworkPage) -> str:
             "\n\n*Noise of int8* is the part's share in what lowering every part to int8 adds at the heads while most others "
             "are higher, on the images that screened: it says where to look first, not what is lost."
         )
+    if any(part.noise is None for part in page.parts) and has_noise:
+        text += " Of parts that the sweep tied to one precision the first has the noise of all."
     return text
 
 
