@@ -190,7 +190,8 @@ def test_of_the_mean_over_classes_one_standard_error_has_to_keep_the_margin() ->
     losses["fffqqq"]["agreement_AP"] = agreement(1.0, error=2.1)
     safety = check_safety(problem(), TRIALS, judged_with(losses), MARGINS, DETECTION, 500, 300)
     assert [row.state for row in safety.tested] == ["met", "met", "unclear", "met"]
-    assert find_safe_key(safety) == "ffffqq"
+    # It is no test of the sequence: what is cheaper may be shown all the same.
+    assert find_safe_key(safety) == "ffqqqq"
     losses_per_class = {key: {"agreement_AP": wide} for key in COST}
     assert find_safe_key(check_safety(problem(), TRIALS, judged_with(losses_per_class), MARGINS, DETECTION, 500, 300)) is None
 

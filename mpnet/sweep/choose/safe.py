@@ -46,13 +46,16 @@ class Tested:
     """One configuration.
 
     losses: of the measures that count. images_to_tell: about how many images that test would tell, None where they tell
-    already, or the loss is too near to the margin for any number.
+    already, or the loss is too near to the margin for any number. ends: whether it ends the tests of what is cheaper. A mean
+    over classes that a standard error leaves in doubt does not: it is no test of the sequence, whose guarantee is of the
+    other losses.
     """
 
     configuration: Assignment
     state: State
     losses: Losses
     images_to_tell: int | None
+    ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,8 +175,8 @@ def run_tests(
             )
             for factor in (1, 2)
         )
-        if held_out and judged and judged[-1] not in (once.safe, twice.safe):
-            break  # nothing after a configuration that is not shown is tested
+        if held_out and judged and all(any(test.ends for test in walk.tested) for walk in (once, twice)):
+            break  # nothing behind it is tested
     likely: list[Tested] = []
     for index, configuration in enumerate(configurations):
         if configuration not in losses:
@@ -203,7 +206,7 @@ def _walk(configurations: Sequence[Assignment], losses: Mapping[Assignment, Loss
     for test in tested:
         if test.state == "met":
             safe = test.configuration
-        elif plan.held_out:
+        elif plan.held_out and test.ends:
             break
     return replace(plan, tested=tuple(tested), safe=safe)
 
@@ -211,6 +214,7 @@ def _walk(configurations: Sequence[Assignment], losses: Mapping[Assignment, Loss
 def _test(configuration: Assignment, losses: Losses, margins: Margins, error: float, images: int) -> Tested:
     counting_losses: dict[str, Loss] = {}
     states: list[State] = []
+    is_doubted = False
     images_needed: list[int | None] = []
     required = [name for name in margins.points if margins.asked or measure(name).kind == "agreement"]
     if any(name not in losses for name in required):
@@ -224,6 +228,7 @@ def _test(configuration: Assignment, losses: Losses, margins: Margins, error: fl
         if name == base and base + POOLED in losses and state != "not met":
             # Its interval hangs on classes of one object, so one standard error has to do: see docs/decisions/0028.
             state = "met" if loss.loss + loss.standard_error <= margin else "unclear"
+            is_doubted = state == "unclear"
         if base not in required and upper_bound - loss.loss > margin and state != "not met":
             continue  # too few labels to show anything of this measure, whatever the configuration
         counting_losses[name] = loss
@@ -231,13 +236,14 @@ def _test(configuration: Assignment, losses: Losses, margins: Margins, error: fl
         if state == "unclear":
             enough_images = loss.images_to_tell(margin, error)
             images_needed.append(None if enough_images is None else round(enough_images * images / max(1, loss.images)))
+    ends = "not met" in states or not states or states.count("unclear") > is_doubted
     state = "not met" if "not met" in states else "unclear" if "unclear" in states or not states else "met"
     images_to_tell = (
         None
         if state != "unclear" or not images_needed or None in images_needed
         else max(n for n in images_needed if n is not None)
     )
-    return Tested(configuration, state, counting_losses, images_to_tell)
+    return Tested(configuration, state, counting_losses, images_to_tell, ends)
 
 
 STATE_WORDS: dict[State, str] = {"met": "met", "not met": "not met", "unclear": "cannot be told"}
