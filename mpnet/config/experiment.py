@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Mapping
 
+from mpnet.config.backends import CPU, GPU, REFERENCE
 from mpnet.config.limits import MAX_THREADS
 from mpnet.config.measures import DROP, droppable, limits, objectives
 from mpnet.config.protocol import BATCH_NORMS, DIALECTS, NMS_KINDS, ORIENTATIONS, RESIZES
@@ -35,8 +36,6 @@ DATA_FORMATS: tuple[str, ...] = tuple(name for task in TASKS.values() for name i
 STRATEGIES: tuple[str, ...] = module_names(Path(__file__).parents[1] / "sweep" / "search" / "strategies")
 """One file each."""
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
-GPU, CPU, REFERENCE = "gpu", "cpu", "reference"
-"""Kernels as `runtime.backends` names them: of a GPU, of the best table of this CPU, of the scalar table."""
 OWN_BACKENDS: tuple[str, ...] = ("mpnet",)
 DEFAULT_OUTPUT = Path("runs")
 HOLDOUT, MANY_IMAGES = 0.6, 200

@@ -11,7 +11,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from mpnet.config.experiment import CPU, GPU, REFERENCE, RuntimeSection
+from mpnet.config.backends import CPU, GPU, REFERENCE
 from mpnet.errors import ConfigError, FallbackWarning, KernelError
 from mpnet.formats.files.cache import open_cache
 from mpnet.kernels.implementation import Kernels
@@ -19,6 +19,7 @@ from mpnet.kernels.isa import kernels
 from mpnet.messages import shown
 
 if TYPE_CHECKING:
+    from mpnet.config.experiment import RuntimeSection
     from mpnet.kernels.gpu.driver import Driver, GpuDescription
 
 AUTO = "auto"

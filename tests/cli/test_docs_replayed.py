@@ -41,8 +41,10 @@ NOT_HERE = {
     "--on": "needs a board; tests/deploy/test_board.py has one on loopback",
     "--log": "needs mlflow; tests/report/test_tracking.py",
     "--live": "serves until the reader ends it; tests/report/test_live.py",
+    "tune": "needs images that gain; tests/cli/test_tune.py",
+    "sweep.space.tuned=tuned.yaml": "needs what `mpnet tune` writes; tests/cli/test_tuned_weights.py",
 }
-"""Option -> why a command that has it does not run here."""
+"""Word of a command -> why one that has it does not run here."""
 SPACE = "{strategy: additive, precisions: [fp32, int8], holdout: 0, latency_error: 1000, space: {tied: [['2..6'], ['8..21']]}}"
 """Sixteen configurations, so that exhaustive sweeps take seconds; a table of a busy machine is taken."""
 NCNN = ("--set", "name=ncnn", "--set", "quantization.activations={ranges: calibrated, mode: symmetric}")
