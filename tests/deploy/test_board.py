@@ -13,7 +13,6 @@ import tarfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 
@@ -24,6 +23,7 @@ from mpnet.formats.cfg.read import read_cfg
 from mpnet.speed.latency_table import LatencyTable, read_table
 from mpnet.speed.profile import profile_network
 from tests.cli.conftest import run_program
+from tests.deploy.conftest import write_stand_in
 from tests.deploy.sshd import Loopback, loopback
 from tests.mprun.conftest import Program
 from tests.mprun.conftest import mprun as mprun
@@ -40,21 +40,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = profile_network(folder / "net.cfg", precisions=("fp32", "int8"), threads=1, repeats=3)
     (folder / "table.json").write_text(json.dumps(table.as_json()), encoding="utf-8")
     return folder
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[Loopback]:
-    """Start a board on loopback."""
-    (tmp_path / "board").mkdir()
-    with loopback(tmp_path / "board") as started:
-        yield started
-
-
-def write_stand_in(folder: Path, script: str) -> Path:
-    """Write a program that stands in for mprun; it runs in its folder on the board."""
-    program = folder / "stand-in"
-    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    return program
 
 
 def profile(folder: Path, board: Board, program: Path) -> LatencyTable:

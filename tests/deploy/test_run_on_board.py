@@ -7,7 +7,6 @@ import io
 import json
 import tarfile
 from pathlib import Path
-from typing import Iterator
 
 import cv2
 import pytest
@@ -26,20 +25,13 @@ from mpnet.speed.bench import Bench
 from mpnet.trial.experiment import RunReport, run_experiment
 from mpnet.trial.inputs import Inputs
 from tests.cli.conftest import run_program
-from tests.deploy.sshd import Loopback, loopback
+from tests.deploy.conftest import write_stand_in
+from tests.deploy.sshd import Loopback
 from tests.mprun.conftest import Program, mpnet
 from tests.mprun.conftest import mprun as mprun
 from tests.networks import write_experiment
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[Loopback]:
-    """Start a board on loopback."""
-    (tmp_path / "board").mkdir()
-    with loopback(tmp_path / "board") as started:
-        yield started
 
 
 @pytest.fixture
@@ -50,13 +42,6 @@ def experiment(tmp_path: Path) -> Path:
     cv2.imwrite(str(png.with_suffix(".jpg")), cv2.imread(str(png)))
     png.unlink()
     return path
-
-
-def write_stand_in(folder: Path, script: str) -> Path:
-    """Write a program that stands in for mprun."""
-    program = folder / "stand-in"
-    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    return program
 
 
 def test_a_board_finds_the_bytes_of_the_run_in_all_kinds_of_images(host: Loopback, mprun: Program, experiment: Path) -> None:
