@@ -72,5 +72,5 @@ def _budget(text: str, task: Task, source: str) -> Margins:
 
 
 def budget_text(budget: Mapping[str, float]) -> str:
-    """Return a budget in words, such as `3 agreement AP and 1 AP`."""
-    return " and ".join(f"{points:g} {measure(name).label}" for name, points in budget.items())
+    """Return a budget in words, such as `3 agreement AP and 1 AP`. Names are as `loss_label` takes them."""
+    return " and ".join(f"{points:g} {loss_label(name)}" for name, points in budget.items())

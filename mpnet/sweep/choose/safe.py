@@ -306,10 +306,8 @@ def why(safety: SafetyTests) -> str:
         unlabelled = [measure(name).label for name in safety.margins.points if name not in test.losses]
         # Of agreement the loss of all objects in one list is shown, of the mean over classes a standard error counts.
         shown_names = [name + POOLED if name + POOLED in test.losses else name for name in safety.margins.points]
-        shown_text = " and ".join(
-            f"{safety.margins.points[name.removesuffix(POOLED)]:g} {loss_label(name)}"
-            for name in shown_names
-            if name in test.losses
+        shown_text = budget_text(
+            {name: safety.margins.points[name.removesuffix(POOLED)] for name in shown_names if name in test.losses}
         )
         return f"shown to lose at most {shown_text}; {losses_text}" + (
             f"; there are too few labels to say anything about {' and '.join(unlabelled)}" if unlabelled else ""
